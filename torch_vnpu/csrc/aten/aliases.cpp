@@ -1,0 +1,96 @@
+#include "aliases.h"
+
+#include "device.h"
+
+namespace vnpu {
+namespace {
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::StorageImpl;
+using c10::TensorImpl;
+using StoragePtr = c10::intrusive_ptr<StorageImpl>;
+
+// Properties that the CPU kernel must see too: a lazily conjugated tensor is one on any backend.
+constexpr DispatchKeySet kLazyKeys({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
+
+StorageImpl* storage_impl(const TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
+}  // namespace
+
+StorageImpl* Aliases::npu_storage_for(StorageImpl* cpu) const {
+  for (const auto& pair : storages_)
+    if (pair.cpu == cpu) return pair.npu;
+  return nullptr;
+}
+
+c10::Storage Aliases::adopt_storage(StorageImpl* cpu, c10::DeviceIndex device) {
+  if (auto* known = npu_storage_for(cpu)) return c10::Storage(StoragePtr::reclaim_copy(known));
+  auto adopted = wrap_cpu_storage(StoragePtr::reclaim_copy(cpu), device);
+  storages_.push_back({adopted.unsafeGetStorageImpl(), cpu});
+  return adopted;
+}
+
+at::Tensor Aliases::to_cpu(const at::Tensor& npu, bool written) {
+  auto* impl = npu.unsafeGetTensorImpl();
+  TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage(), "npu: a tensor of layout ", npu.layout(),
+                              " cannot take part in an operator on npu; use a dense tensor, or move it to CPU");
+  if (device_ < 0) device_ = npu.device().index();
+  auto* storage = storage_impl(impl);
+  StoragePtr cpu;
+  for (const auto& pair : storages_)
+    if (pair.npu == storage) cpu = StoragePtr::reclaim_copy(pair.cpu);
+  if (!cpu) {
+    cpu = cpu_storage_of(storage);
+    storages_.push_back({storage, cpu.get()});
+  }
+  auto alias = at::detail::make_tensor<TensorImpl>(
+      c10::Storage(std::move(cpu)), DispatchKeySet(DispatchKey::CPU) | (impl->key_set() & kLazyKeys), impl->dtype());
+  auto* alias_impl = alias.unsafeGetTensorImpl();
+  alias_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  if (C10_UNLIKELY(impl->is_wrapped_number())) alias_impl->set_wrapped_number(true);
+  aliases_.push_back({alias, npu, written});
+  return alias;
+}
+
+void Aliases::write_back() {
+  for (auto& alias : aliases_) {
+    if (!alias.written) continue;
+    auto* cpu = alias.cpu.unsafeGetTensorImpl();
+    auto* npu = alias.npu.unsafeGetTensorImpl();
+    auto* cpu_storage = storage_impl(cpu);
+    auto* npu_storage = storage_impl(npu);
+    const auto device = alias.npu.device().index();
+    if (C10_UNLIKELY(npu_storage_for(cpu_storage) != npu_storage)) {
+      npu->set_storage_keep_dtype(adopt_storage(cpu_storage, device));  // the kernel pointed it at another storage
+    } else if (C10_UNLIKELY(cpu_storage->data() != npu_storage->data() ||
+                            cpu_storage->nbytes() != npu_storage->nbytes())) {
+      rewrap_cpu_storage(npu_storage, cpu_storage, device);  // the kernel resized the storage
+    }
+    if (cpu->sizes() != npu->sizes() || cpu->strides() != npu->strides() ||
+        cpu->storage_offset() != npu->storage_offset())
+      npu->set_sizes_and_strides(cpu->sizes(), cpu->strides(), cpu->storage_offset());
+  }
+}
+
+at::Tensor Aliases::to_npu(at::Tensor cpu, const char* name) {
+  if (!cpu.defined() || cpu.device().type() != c10::kCPU) return cpu;
+  auto* impl = cpu.unsafeGetTensorImpl();
+  for (const auto& alias : aliases_)
+    if (alias.cpu.unsafeGetTensorImpl() == impl) return alias.npu;
+  for (const auto* host : host_)
+    if (host == impl) return cpu;
+  TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage(), name, " returns a tensor of layout ", cpu.layout(),
+                              ", which npu does not support; move the input to CPU first");
+  const auto device = device_ < 0 ? current_device() : device_;
+  auto storage = adopt_storage(storage_impl(impl), device);
+  if (C10_LIKELY(cpu.use_count() == 1)) {  // nobody else sees it: it turns into an npu tensor where it stands
+    impl->set_storage_keep_dtype(std::move(storage));
+    impl->_change_backend_component_keys(c10::Device(kNpu, device));
+    return cpu;
+  }
+  auto npu = at::detail::make_tensor<TensorImpl>(
+      std::move(storage), DispatchKeySet(DispatchKey::PrivateUse1) | (impl->key_set() & kLazyKeys), impl->dtype());
+  npu.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  return npu;
+}
+
+}  // namespace vnpu

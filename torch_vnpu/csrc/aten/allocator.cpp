@@ -1,0 +1,215 @@
+#include "allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "check.h"
+
+namespace vnpu {
+namespace {
+
+using c10::DataPtr;
+using c10::DeviceIndex;
+using c10::StorageImpl;
+using c10::CachingDeviceAllocator::DeviceStats;
+using StoragePtr = c10::intrusive_ptr<StorageImpl>;
+
+// What an npu storage's data pointer owns: the CPU storage with the bytes, and their charge to the device.
+struct Block {
+  StoragePtr cpu;
+  void* pointer;
+  size_t bytes;
+  DeviceIndex device;
+};
+
+void report(const Block& block, int64_t bytes) {
+  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+  vnpuMemoryStats stats{};
+  vnpuMemGetStats(&stats, block.device);
+  c10::reportMemoryUsageToProfiler(block.pointer, bytes, static_cast<size_t>(stats.current),
+                                   static_cast<size_t>(stats.current), c10::Device(kNpu, block.device));
+}
+
+void delete_block(void* context) {
+  auto* block = static_cast<Block*>(context);
+  vnpuMemDischarge(block->pointer, block->bytes, block->device);
+  report(*block, -static_cast<int64_t>(block->bytes));
+  delete block;
+}
+
+DataPtr own(Block block) {
+  auto* context = new Block(std::move(block));
+  report(*context, static_cast<int64_t>(context->bytes));
+  return {context->pointer, context, &delete_block, c10::Device(kNpu, context->device)};
+}
+
+DataPtr adopt(StoragePtr cpu, DeviceIndex device) {
+  void* pointer = cpu->mutable_data();
+  const size_t bytes = cpu->nbytes();
+  if (auto error = vnpuMemCharge(pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
+  return own({std::move(cpu), pointer, bytes, device});
+}
+
+DataPtr allocate_on(size_t bytes, DeviceIndex device) {
+  void* pointer = nullptr;
+  if (auto error = vnpuMalloc(&pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
+  DataPtr data(pointer, pointer, &vnpuFree, c10::Device(c10::kCPU));
+  return adopt(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, std::move(data),
+                                                c10::GetCPUAllocator(), true),
+               device);
+}
+
+struct NpuAllocator final : c10::DeviceAllocator {
+  DataPtr allocate(size_t bytes) override {
+    int device = 0;
+    vnpuGetDevice(&device);
+    return allocate_on(bytes, static_cast<DeviceIndex>(device));
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  bool initialized() override { return vnpuIsInitialized() != 0; }
+  void emptyCache(c10::MempoolId_t = {0, 0}) override {}  // nothing is cached yet
+  void recordStream(const DataPtr&, c10::Stream) override {}  // memory is freed after synchronous use only
+
+  DeviceStats getDeviceStats(DeviceIndex device) override {
+    vnpuMemoryStats now{};
+    check(vnpuMemGetStats(&now, device), "read memory statistics", device);
+    DeviceStats stats;
+    const auto aggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
+      auto& stat = (*bytes)[aggregate];
+      stat.current = now.current;
+      stat.peak = now.peak;
+      stat.allocated = now.allocated;
+      stat.freed = now.freed;
+    }
+    for (auto* blocks : {&stats.allocation, &stats.active, &stats.segment}) {
+      auto& stat = (*blocks)[aggregate];
+      stat.current = now.blocks;
+      stat.peak = now.blocks_peak;
+      stat.allocated = now.blocks_allocated;
+      stat.freed = now.blocks_freed;
+    }
+    stats.num_ooms = now.out_of_memory;
+    return stats;
+  }
+  void resetAccumulatedStats(DeviceIndex device) override {
+    check(vnpuMemResetAccumulated(device), "reset memory statistics", device);
+  }
+  void resetPeakStats(DeviceIndex device) override {
+    check(vnpuMemResetPeak(device), "reset memory statistics", device);
+  }
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
+    size_t free = 0, total = 0;
+    check(vnpuMemGetInfo(&free, &total, device), "read memory information", device);
+    return {free, total};
+  }
+};
+NpuAllocator npu_allocator;
+
+void delete_pinned(void* pointer) { vnpuHostFree(pointer); }
+
+struct PinnedAllocator final : c10::Allocator {
+  DataPtr allocate(size_t bytes) override {
+    void* pointer = nullptr;
+    if (auto error = vnpuHostAlloc(&pointer, bytes)) raise_error(error, "allocate pinned host memory", -1, bytes);
+    return {pointer, pointer, &delete_pinned, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &delete_pinned; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+PinnedAllocator pinned;
+
+const bool registered = [] {
+  c10::SetAllocator(kNpu, &npu_allocator);
+  return true;
+}();
+
+Block* block_of(StorageImpl* npu) {
+  const auto& data = npu->_mutable_data_ptr_no_checks();
+  return data.get_deleter() == &delete_block ? static_cast<Block*>(data.get_context()) : nullptr;
+}
+
+}  // namespace
+
+c10::Allocator* allocator() { return &npu_allocator; }
+c10::Allocator* pinned_allocator() { return &pinned; }
+
+c10::Storage wrap_cpu_storage(StoragePtr cpu, DeviceIndex device) {
+  const size_t bytes = cpu->nbytes();
+  return c10::Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes,
+                                                       adopt(std::move(cpu), device), &npu_allocator, true));
+}
+
+void rewrap_cpu_storage(StorageImpl* npu, StorageImpl* cpu, DeviceIndex device) {
+  npu->set_data_ptr_noswap(adopt(StoragePtr::reclaim_copy(cpu), device));
+  npu->set_nbytes(cpu->nbytes());
+}
+
+StoragePtr cpu_storage_of(StorageImpl* npu) {
+  if (auto* block = block_of(npu); C10_LIKELY(block != nullptr)) {
+    if (C10_UNLIKELY(block->cpu->nbytes() != npu->nbytes())) block->cpu->set_nbytes(npu->nbytes());
+    return block->cpu;
+  }
+  auto* keep = new StoragePtr(StoragePtr::reclaim_copy(npu));
+  DataPtr data(
+      npu->mutable_data(), keep, [](void* p) { delete static_cast<StoragePtr*>(p); }, c10::Device(c10::kCPU));
+  return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), npu->nbytes(), std::move(data),
+                                          c10::GetCPUAllocator(), true);
+}
+
+void resize_storage(const c10::Storage& storage, size_t bytes) {
+  auto* impl = storage.unsafeGetStorageImpl();
+  TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
+  DataPtr grown = allocate_on(bytes, impl->device().index());
+  if (impl->data()) std::memcpy(grown.get(), impl->data(), std::min(bytes, impl->nbytes()));
+  impl->set_data_ptr_noswap(std::move(grown));
+  impl->set_nbytes(bytes);
+}
+
+namespace {
+// 1.50 GiB, 12.00 MiB, 40 bytes: the units of PyTorch's own figures.
+std::string size_text(size_t bytes) {
+  constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  auto value = static_cast<double>(bytes);
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+}  // namespace
+
+void raise_error(vnpuError_t error, const char* what, int device, size_t bytes) {
+  int count = 0;
+  switch (error) {
+    case VNPU_ERROR_OUT_OF_MEMORY: {
+      TORCH_CHECK_WITH(OutOfMemoryError, device >= 0, "npu: cannot ", what, ": the host has no ", size_text(bytes));
+      size_t free = 0, total = 0;
+      vnpuMemoryStats stats{};
+      vnpuMemGetInfo(&free, &total, device);
+      vnpuMemGetStats(&stats, device);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", size_text(bytes), ". NPU ",
+                       device, " has a total capacity of ", size_text(total), " of which ", size_text(free),
+                       " is free. ", size_text(static_cast<size_t>(stats.current)),
+                       " is allocated by PyTorch. The capacity of the virtual device is set by VNPU_MEMORY.");
+    }
+    case VNPU_ERROR_INVALID_DEVICE:
+      vnpuGetDeviceCount(&count);
+      TORCH_CHECK(false, "npu: cannot ", what, ": invalid device ordinal ", device, ", there are ", count,
+                  " devices (VNPU_DEVICES and ASCEND_RT_VISIBLE_DEVICES say how many)");
+    case VNPU_ERROR_BAD_FORK:
+      TORCH_CHECK(false,
+                  "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the "
+                  "'spawn' start method");
+    case VNPU_ERROR_BAD_ENVIRONMENT:
+      TORCH_CHECK(false, "npu: cannot ", what, ": ", vnpuGetLastErrorDetail());
+    default:
+      TORCH_CHECK(false, "npu: cannot ", what, ": ", vnpuGetErrorString(error));
+  }
+}
+
+}  // namespace vnpu

@@ -1,0 +1,204 @@
+// PyTorch's three doors to a device: the guard (devices, streams, events), the generator, and the hooks.
+#include "device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <mutex>
+#include <vector>
+
+#include "allocator.h"
+#include "check.h"
+
+namespace vnpu {
+namespace {
+
+using c10::Device;
+using c10::DeviceIndex;
+using c10::Stream;
+
+vnpuStream_t runtime_stream(const Stream& stream) {
+  vnpuStream_t found = nullptr;
+  check(vnpuStreamFromId(&found, stream.device_index(), stream.id()), "find a stream", stream.device_index());
+  return found;
+}
+
+Stream torch_stream(vnpuStream_t stream) {
+  return Stream(Stream::UNSAFE, Device(kNpu, static_cast<DeviceIndex>(vnpuStreamDevice(stream))),
+                vnpuStreamId(stream));
+}
+
+vnpuEvent_t runtime_event(void* event) { return static_cast<vnpuEvent_t>(event); }
+
+DeviceIndex index_of(Device device) { return device.has_index() ? device.index() : current_device(); }
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kNpu; }
+  DeviceIndex deviceCount() const noexcept override {
+    int count = 0;
+    vnpuGetDeviceCount(&count);
+    return static_cast<DeviceIndex>(count);
+  }
+  Device getDevice() const override { return {kNpu, current_device()}; }
+  void setDevice(Device device) const override {
+    check(vnpuSetDevice(device.index()), "set the device", device.index());
+  }
+  void uncheckedSetDevice(Device device) const noexcept override { vnpuSetDevice(device.index()); }
+  Device exchangeDevice(Device device) const override {
+    const auto before = getDevice();
+    if (device.index() != before.index()) setDevice(device);
+    return before;
+  }
+  void synchronizeDevice(DeviceIndex device) const override {
+    check(vnpuDeviceSynchronize(device), "synchronize the device", device);
+  }
+  c10::DeviceCapability getDeviceCapability(Device) const override { return {}; }
+
+  Stream getStream(Device device) const override {
+    auto* stream = vnpuGetCurrentStream(index_of(device));
+    if (!stream) raise_error(VNPU_ERROR_INVALID_DEVICE, "get the current stream", device.index());
+    return torch_stream(stream);
+  }
+  Stream getDefaultStream(Device device) const override {
+    return Stream(Stream::UNSAFE, Device(kNpu, index_of(device)), 0);
+  }
+  Stream getStreamFromGlobalPool(Device device, bool high_priority) const override {
+    return getNewStream(device, high_priority ? -1 : 0);
+  }
+  Stream getNewStream(Device device, int priority) const override {
+    vnpuStream_t stream = nullptr;
+    const auto index = index_of(device);
+    check(vnpuStreamCreate(&stream, index, priority), "create a stream", index);
+    return torch_stream(stream);
+  }
+  Stream exchangeStream(Stream stream) const override {
+    const auto before = getStream(stream.device());
+    check(vnpuSetCurrentStream(runtime_stream(stream)), "set the stream");
+    return before;
+  }
+  void* getStreamNativeHandle(const Stream stream) const override { return runtime_stream(stream); }
+  bool queryStream(const Stream& stream) const override {
+    return vnpuStreamQuery(runtime_stream(stream)) == VNPU_SUCCESS;
+  }
+  void synchronizeStream(const Stream& stream) const override {
+    check(vnpuStreamSynchronize(runtime_stream(stream)), "synchronize a stream");
+  }
+
+  void record(void** event, const Stream& stream, const DeviceIndex, const c10::EventFlag flag) const override {
+    if (!*event) {
+      vnpuEvent_t made = nullptr;
+      check(vnpuEventCreate(&made, flag == c10::EventFlag::BACKEND_DEFAULT), "create an event");
+      *event = made;
+    }
+    check(vnpuEventRecord(runtime_event(*event), runtime_stream(stream)), "record an event");
+  }
+  void block(void* event, const Stream& stream) const override {
+    if (event) check(vnpuStreamWaitEvent(runtime_stream(stream), runtime_event(event)), "wait for an event");
+  }
+  bool queryEvent(void* event) const override {
+    return !event || vnpuEventQuery(runtime_event(event)) == VNPU_SUCCESS;
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event) check(vnpuEventSynchronize(runtime_event(event)), "synchronize an event");
+  }
+  void destroyEvent(void* event, const DeviceIndex) const noexcept override {
+    if (event) vnpuEventDestroy(runtime_event(event));
+  }
+  double elapsedTime(void* start, void* end, const DeviceIndex) const override {
+    double milliseconds = 0;
+    const auto error = vnpuEventElapsed(&milliseconds, runtime_event(start), runtime_event(end));
+    TORCH_CHECK(error != VNPU_ERROR_INVALID_HANDLE,
+                "npu: both events must be recorded, and created with enable_timing=True, before their elapsed time is asked");
+    TORCH_CHECK(error != VNPU_ERROR_INVALID_DEVICE, "npu: both events must be recorded on the same device");
+    return milliseconds;
+  }
+};
+
+// ---- generators ----
+struct NpuGenerator final : c10::GeneratorImpl {
+  explicit NpuGenerator(DeviceIndex device)
+      : NpuGenerator(device, at::make_generator<at::CPUGeneratorImpl>(c10::default_rng_seed_val)) {}
+  NpuGenerator(DeviceIndex device, at::Generator cpu_generator)
+      : GeneratorImpl(Device(kNpu, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        cpu(std::move(cpu_generator)) {}
+
+  void set_current_seed(uint64_t seed) override { cpu.set_current_seed(seed); }
+  uint64_t current_seed() const override { return cpu.current_seed(); }
+  uint64_t seed() override { return cpu.seed(); }
+  void set_offset(uint64_t) override { refuse_offset(); }
+  uint64_t get_offset() const override { refuse_offset(); }
+  void set_state(const c10::TensorImpl& state) override { cpu.unsafeGetGeneratorImpl()->set_state(state); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return cpu.unsafeGetGeneratorImpl()->get_state(); }
+  NpuGenerator* clone_impl() const override { return new NpuGenerator(device().index(), cpu.clone()); }
+
+  at::Generator cpu;
+
+ private:
+  [[noreturn]] static void refuse_offset() {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "npu: this generator has no offset (it is a Mersenne twister, as CPU's); use get_state and set_state");
+  }
+};
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return deviceCount() > 0; }
+  bool hasPrimaryContext(DeviceIndex) const override { return vnpuIsInitialized() != 0; }
+  void init() const override { check(vnpuInit(), "initialise"); }
+  DeviceIndex deviceCount() const override { return Guard().deviceCount(); }
+  void setCurrentDevice(DeviceIndex device) const override { Guard().setDevice({kNpu, device}); }
+  DeviceIndex getCurrentDevice() const override { return current_device(); }
+  DeviceIndex exchangeDevice(DeviceIndex device) const override {
+    return Guard().exchangeDevice({kNpu, device}).index();
+  }
+  DeviceIndex maybeExchangeDevice(DeviceIndex device) const override {
+    return device < 0 ? current_device() : exchangeDevice(device);
+  }
+  bool isPinnedPtr(const void* pointer) const override { return vnpuHostIsPinned(pointer) != 0; }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  Device getDeviceFromPtr(void*) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "npu: the device of a bare pointer is unknown (memory of all devices is host memory)");
+  }
+  const at::Generator& getDefaultGenerator(DeviceIndex device) const override { return default_generator(device); }
+  at::Generator getNewGenerator(DeviceIndex device) const override {
+    return at::make_generator<NpuGenerator>(device < 0 ? current_device() : device);
+  }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(storage, bytes);
+  }
+};
+Hooks hooks;
+const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  return true;
+}();
+
+}  // namespace
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+DeviceIndex current_device() {
+  int device = 0;
+  vnpuGetDevice(&device);
+  return static_cast<DeviceIndex>(device);
+}
+
+const at::Generator& default_generator(DeviceIndex device) {
+  // Made one by one and never destroyed: asking for one does not fix the number of devices.
+  static auto* generators = new std::vector<at::Generator>(VNPU_MAX_DEVICES);
+  static std::mutex mutex;
+  const DeviceIndex index = device < 0 ? current_device() : device;
+  if (index >= Guard().deviceCount()) raise_error(VNPU_ERROR_INVALID_DEVICE, "get the default generator", index);
+  std::lock_guard<std::mutex> lock(mutex);
+  auto& generator = (*generators)[static_cast<size_t>(index)];
+  if (!generator.defined()) generator = at::make_generator<NpuGenerator>(index);
+  return generator;
+}
+
+at::Generator& cpu_generator_of(const at::Generator& npu) {
+  TORCH_CHECK(npu.device().type() == kNpu, "Expected a 'npu' device type for generator but found '",
+              npu.device().type(), "'");
+  return static_cast<NpuGenerator*>(npu.unsafeGetGeneratorImpl())->cpu;
+}
+
+}  // namespace vnpu

@@ -1,0 +1,50 @@
+// One table of listeners for everything that happens on the virtual device. The sanitizer, the logs and the profiler subscribe;
+// where nobody listens to a kind, an emitting site costs one relaxed load.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace vnpu::events {
+
+enum class Kind : uint8_t {
+  Launch,            // a kernel enters a stream
+  Complete,          // and has run
+  Alloc,             // device memory is charged
+  Free,              // and discharged
+  EventRecord,       // an event is recorded on a stream
+  EventWait,         // a stream waits for an event
+  EventSynchronize,  // the host waits for an event, or saw it complete
+  StreamSynchronize, // the host waits for a stream
+  DeviceSynchronize, // the host waits for a device
+  Count,
+};
+
+struct Event {
+  Kind kind;
+  int device = -1;
+  int64_t stream = -1;          // stream id, -1 where none takes part
+  const char* name = "";        // the kernel's name; lives as long as the process or the call
+  const void* pointer = nullptr; // memory, or the event's handle
+  uint64_t bytes = 0;
+  uint64_t sequence = 0;        // of the launch on its stream, or of the event's latest record; 0 where none
+};
+
+using Listener = void (*)(const Event& event, void* context);
+
+// Listens to the kinds in `mask` (bit 1 << kind). Returns an id for unsubscribe, or -1 when the table is full.
+// A listener is called on the thread where the thing happens, holds no lock of the runtime, and must not throw.
+int subscribe(uint32_t mask, Listener listener, void* context);
+// Returns false for an unknown id. A call of the listener may still be under way on another thread when it returns.
+bool unsubscribe(int id);
+
+extern std::atomic<uint32_t> listened;  // union of all masks
+void dispatch(const Event& event);      // the slow side of emit
+
+inline bool listening(Kind kind) {
+  return (listened.load(std::memory_order_relaxed) >> static_cast<unsigned>(kind)) & 1u;
+}
+inline void emit(const Event& event) {
+  if (__builtin_expect(listening(event.kind), 0)) dispatch(event);
+}
+
+}  // namespace vnpu::events

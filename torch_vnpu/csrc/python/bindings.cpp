@@ -1,0 +1,113 @@
+// The module torch_vnpu._C: what Python needs of the runtime that torch.accelerator does not offer already.
+#include <pybind11/pybind11.h>
+#include <torch/csrc/Generator.h>
+
+#include <string>
+#include <unordered_map>
+
+#include "../aten/check.h"
+#include "../aten/device.h"
+#include "../aten/kernels.h"
+#include "../events.h"
+#include "../runtime/vnpu_runtime.h"
+
+namespace py = pybind11;
+
+namespace {
+
+const char* kind_name(vnpu::events::Kind kind) {
+  using vnpu::events::Kind;
+  switch (kind) {
+    case Kind::Launch: return "launch";
+    case Kind::Complete: return "complete";
+    case Kind::Alloc: return "alloc";
+    case Kind::Free: return "free";
+    case Kind::EventRecord: return "event_record";
+    case Kind::EventWait: return "event_wait";
+    case Kind::EventSynchronize: return "event_synchronize";
+    case Kind::StreamSynchronize: return "stream_synchronize";
+    case Kind::DeviceSynchronize: return "device_synchronize";
+    case Kind::Count: break;
+  }
+  return "unknown";
+}
+
+// A Python listener. The holder is never freed: another thread may wait for the GIL to call it while it is withdrawn.
+struct Holder {
+  py::object callable;  // None once withdrawn
+};
+std::unordered_map<int, Holder*>& holders() {
+  static auto* all = new std::unordered_map<int, Holder*>;
+  return *all;
+}
+
+// A listener that raises is reported as unraisable: the operator goes on.
+void call_listener(const vnpu::events::Event& event, void* context) {
+  if (!Py_IsInitialized() || _Py_IsFinalizing()) return;
+  py::gil_scoped_acquire gil;
+  py::error_scope keep_error;  // memory is freed while exceptions propagate, too
+  const py::object listener = static_cast<Holder*>(context)->callable;
+  if (listener.is_none()) return;
+  try {
+    listener(kind_name(event.kind), event.device, event.stream, event.name,
+             reinterpret_cast<uintptr_t>(event.pointer), event.bytes, event.sequence);
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable(listener);
+  }
+}
+
+int subscribe(py::function listener, const py::iterable& kinds) {
+  uint32_t mask = 0;
+  for (const auto& item : kinds) {
+    const auto wanted = py::cast<std::string>(item);
+    uint32_t bit = 0;
+    for (unsigned kind = 0; kind < static_cast<unsigned>(vnpu::events::Kind::Count); ++kind)
+      if (wanted == kind_name(static_cast<vnpu::events::Kind>(kind))) bit = 1u << kind;
+    if (!bit) throw py::value_error("unknown kind of event: '" + wanted + "'");
+    mask |= bit;
+  }
+  if (!mask) throw py::value_error("no kind of event was named");
+  auto* holder = new Holder{std::move(listener)};
+  const int id = vnpu::events::subscribe(mask, &call_listener, holder);
+  if (id < 0) {
+    delete holder;
+    throw std::runtime_error("the table of listeners is full; unsubscribe one first");
+  }
+  holders()[id] = holder;
+  return id;
+}
+
+void unsubscribe(int id) {
+  if (!vnpu::events::unsubscribe(id)) throw py::value_error("no listener has the id " + std::to_string(id));
+  holders()[id]->callable = py::none();
+  holders().erase(id);
+}
+
+int device_count() {
+  int count = 0;
+  vnpu::check(vnpuGetDeviceCount(&count), "count the devices");
+  return count;
+}
+
+py::object default_generator(int device) {
+  const auto& generator = vnpu::default_generator(static_cast<c10::DeviceIndex>(device));
+  return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "Native core of torch_vnpu: the virtual runtime and its kernels for PyTorch's dispatcher.";
+  module.def("register_kernels", &vnpu::register_kernels,
+             "Register the zero-copy kernels with PyTorch's dispatcher; returns their number. Once per process.");
+  module.def("init", [] { vnpu::check(vnpuInit(), "initialise"); }, "Fix the devices and their capacity. Idempotent.");
+  module.def("is_initialized", [] { return vnpuIsInitialized() != 0; });
+  module.def("is_in_bad_fork", [] { return vnpuInBadFork() != 0; });
+  module.def("device_count", &device_count, "Number of devices; initialises nothing.");
+  module.def("current_device", [] { return static_cast<int>(vnpu::current_device()); });
+  module.def("default_generator", &default_generator, py::arg("device"));
+  module.def("subscribe", &subscribe, py::arg("listener"), py::arg("kinds"),
+             "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");
+  module.def("unsubscribe", &unsubscribe, py::arg("id"));
+  module.def("listening", [] { return vnpu::events::listened.load() != 0; }, "Whether anything listens.");
+}

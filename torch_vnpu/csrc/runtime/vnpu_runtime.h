@@ -1,0 +1,93 @@
+// The virtual hardware, seen as a vendor's runtime: C functions that return an error code, opaque handles, no exceptions.
+// Nothing here knows of PyTorch; a real device's runtime could be put under the same header.
+//
+// A device is a memory capacity and a set of in-order streams. Kernels are host functions. Execution is synchronous for now:
+// vnpuLaunch has run its kernel when it returns, and the bookkeeping (sequence numbers, event states, listeners) is that of
+// an asynchronous device.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#define VNPU_API __attribute__((visibility("default")))
+#define VNPU_MAX_DEVICES 64
+
+extern "C" {
+
+typedef enum vnpuError {
+  VNPU_SUCCESS = 0,
+  VNPU_ERROR_INVALID_VALUE = 1,      // an argument is out of range or null
+  VNPU_ERROR_INVALID_DEVICE = 2,     // device ordinal outside [0, count)
+  VNPU_ERROR_OUT_OF_MEMORY = 3,      // the device's capacity, or the host's memory, does not suffice
+  VNPU_ERROR_INVALID_HANDLE = 4,     // not a live stream, event or allocation
+  VNPU_ERROR_NOT_READY = 5,          // queried work has not completed
+  VNPU_ERROR_BAD_FORK = 6,           // the process was forked after the runtime had been initialised
+  VNPU_ERROR_BAD_ENVIRONMENT = 7,    // VNPU_DEVICES, VNPU_MEMORY or ASCEND_RT_VISIBLE_DEVICES cannot be read
+  VNPU_ERROR_ALREADY_REGISTERED = 8, // a host range overlaps one that is registered
+} vnpuError_t;
+
+typedef struct vnpuStream* vnpuStream_t;
+typedef struct vnpuEvent* vnpuEvent_t;
+typedef void (*vnpuKernel_t)(void* argument);
+
+// Figures of one device's memory, in bytes and numbers of blocks since the start (or the last reset).
+typedef struct vnpuMemoryStats {
+  int64_t current, peak, allocated, freed;
+  int64_t blocks, blocks_peak, blocks_allocated, blocks_freed;
+  int64_t out_of_memory;
+} vnpuMemoryStats;
+
+VNPU_API const char* vnpuGetErrorString(vnpuError_t error);
+// What was wrong with the environment, after VNPU_ERROR_BAD_ENVIRONMENT in this thread.
+VNPU_API const char* vnpuGetLastErrorDetail(void);
+
+// ---- devices ----
+// The number of devices is read from the environment until vnpuInit fixes it: VNPU_DEVICES (default 2), limited by
+// ASCEND_RT_VISIBLE_DEVICES (a list of ordinals; reading stops at the first that names no device).
+VNPU_API vnpuError_t vnpuGetDeviceCount(int* count);
+VNPU_API vnpuError_t vnpuInit(void);
+VNPU_API int vnpuIsInitialized(void);
+VNPU_API int vnpuInBadFork(void);
+VNPU_API vnpuError_t vnpuSetDevice(int device);  // of the calling thread
+VNPU_API vnpuError_t vnpuGetDevice(int* device);
+
+// ---- memory ----
+// Bytes and their accounting are apart, since a kernel of the host may bring the bytes of its result itself: whoever lets a
+// device own bytes charges them to it (VNPU_ERROR_OUT_OF_MEMORY beyond the capacity) and discharges them in the end.
+VNPU_API vnpuError_t vnpuMalloc(void** pointer, size_t bytes, int device);  // 0 bytes: a null pointer
+VNPU_API void vnpuFree(void* pointer);
+VNPU_API vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device);
+VNPU_API void vnpuMemDischarge(const void* pointer, size_t bytes, int device);
+VNPU_API vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device);
+VNPU_API vnpuError_t vnpuMemGetStats(vnpuMemoryStats* stats, int device);
+VNPU_API vnpuError_t vnpuMemResetPeak(int device);
+VNPU_API vnpuError_t vnpuMemResetAccumulated(int device);
+
+// ---- pinned host memory ----
+VNPU_API vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes);
+VNPU_API vnpuError_t vnpuHostFree(void* pointer);
+VNPU_API int vnpuHostIsPinned(const void* pointer);
+
+// ---- streams ----
+// Stream 0 of each device always exists. Handles live as long as the process, as torch copies stream ids freely.
+VNPU_API vnpuError_t vnpuStreamCreate(vnpuStream_t* stream, int device, int priority);
+VNPU_API vnpuError_t vnpuStreamFromId(vnpuStream_t* stream, int device, int64_t id);
+VNPU_API int64_t vnpuStreamId(vnpuStream_t stream);
+VNPU_API int vnpuStreamDevice(vnpuStream_t stream);
+VNPU_API int vnpuStreamPriority(vnpuStream_t stream);
+VNPU_API vnpuStream_t vnpuGetCurrentStream(int device);  // of the calling thread; null for an invalid device
+VNPU_API vnpuError_t vnpuSetCurrentStream(vnpuStream_t stream);
+VNPU_API vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument);
+VNPU_API vnpuError_t vnpuStreamQuery(vnpuStream_t stream);
+VNPU_API vnpuError_t vnpuStreamSynchronize(vnpuStream_t stream);
+VNPU_API vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event);
+VNPU_API vnpuError_t vnpuDeviceSynchronize(int device);
+
+// ---- events ----
+VNPU_API vnpuError_t vnpuEventCreate(vnpuEvent_t* event, int timing);
+VNPU_API vnpuError_t vnpuEventDestroy(vnpuEvent_t event);
+VNPU_API vnpuError_t vnpuEventRecord(vnpuEvent_t event, vnpuStream_t stream);
+VNPU_API vnpuError_t vnpuEventQuery(vnpuEvent_t event);  // an event never recorded is complete
+VNPU_API vnpuError_t vnpuEventSynchronize(vnpuEvent_t event);
+VNPU_API vnpuError_t vnpuEventElapsed(double* milliseconds, vnpuEvent_t start, vnpuEvent_t end);
+
+}  // extern "C"

@@ -1,0 +1,1 @@
+"""Loads torch_vnpu when torch is imported."""

@@ -100,6 +100,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "Native core of torch_vnpu: the virtual runtime and its kernels for PyTorch's dispatcher.";
   module.def("register_kernels", &vnpu::register_kernels,
              "Register the zero-copy kernels with PyTorch's dispatcher; returns their number. Once per process.");
+  module.def("finish_import", &vnpuOpen, "The last native step of the import: from here on the runtime may start.");
   module.def("init", [] { vnpu::check(vnpuInit(), "initialise"); }, "Fix the devices and their capacity. Idempotent.");
   module.def("is_initialized", [] { return vnpuIsInitialized() != 0; });
   module.def("is_in_bad_fork", [] { return vnpuInBadFork() != 0; });

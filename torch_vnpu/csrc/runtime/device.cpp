@@ -18,6 +18,7 @@ constexpr int kDefaultDevices = 2;
 constexpr size_t kDefaultCapacity = size_t{8} << 30;
 
 std::mutex init_mutex;
+std::atomic<bool> open{false};
 std::atomic<bool> initialised{false};
 std::atomic<bool> bad_fork{false};
 Settings settings;
@@ -133,7 +134,7 @@ const char* vnpuGetErrorString(vnpuError_t error) {
     case VNPU_ERROR_NOT_READY: return "not ready";
     case VNPU_ERROR_BAD_FORK: return "the process was forked after the runtime had been initialised";
     case VNPU_ERROR_BAD_ENVIRONMENT: return "an environment variable cannot be read";
-    case VNPU_ERROR_ALREADY_REGISTERED: return "host memory is registered already";
+    case VNPU_ERROR_CLOSED: return "the import of torch_vnpu has not finished, and must not use a device";
   }
   return "unknown error";
 }
@@ -150,8 +151,11 @@ vnpuError_t vnpuGetDeviceCount(int* count) {
   return read_devices(*count);
 }
 
+void vnpuOpen(void) { open.store(true); }
+
 vnpuError_t vnpuInit(void) {
   if (bad_fork.load(std::memory_order_relaxed)) return VNPU_ERROR_BAD_FORK;
+  if (!open.load()) return VNPU_ERROR_CLOSED;
   std::lock_guard<std::mutex> lock(init_mutex);
   if (initialised.load(std::memory_order_relaxed)) return VNPU_SUCCESS;
   Settings read;

@@ -22,7 +22,7 @@ typedef enum vnpuError {
   VNPU_ERROR_NOT_READY = 5,          // queried work has not completed
   VNPU_ERROR_BAD_FORK = 6,           // the process was forked after the runtime had been initialised
   VNPU_ERROR_BAD_ENVIRONMENT = 7,    // VNPU_DEVICES, VNPU_MEMORY or ASCEND_RT_VISIBLE_DEVICES cannot be read
-  VNPU_ERROR_ALREADY_REGISTERED = 8, // a host range overlaps one that is registered
+  VNPU_ERROR_CLOSED = 8,             // vnpuOpen has not been called yet
 } vnpuError_t;
 
 typedef struct vnpuStream* vnpuStream_t;
@@ -44,6 +44,8 @@ VNPU_API const char* vnpuGetLastErrorDetail(void);
 // The number of devices is read from the environment until vnpuInit fixes it: VNPU_DEVICES (default 2), limited by
 // ASCEND_RT_VISIBLE_DEVICES (a list of ordinals; reading stops at the first that names no device).
 VNPU_API vnpuError_t vnpuGetDeviceCount(int* count);
+// The runtime refuses to start before vnpuOpen: whoever loads it first sets everything up, and touches no device meanwhile.
+VNPU_API void vnpuOpen(void);
 VNPU_API vnpuError_t vnpuInit(void);
 VNPU_API int vnpuIsInitialized(void);
 VNPU_API int vnpuInBadFork(void);

@@ -1,0 +1,19 @@
+"""Stage 4: the patches that this backend makes to torch, all declared, so that they can be listed, disabled and ablated.
+
+Modules named `*_patches` in this package are found by themselves; a component elsewhere calls `register_patch_module`.
+"""
+
+from unpatch.patches import PatchManager
+
+GROUPS = ("monkey", "api", "distributed", "dynamo", "profiler", "npu", "warning", "asd")
+
+manager = PatchManager("torch_vnpu", order=GROUPS)
+patch = manager.patch
+register_patch = manager.register_patch
+register_patch_module = manager.register_patch_module
+
+
+def apply_patches() -> None:
+    """Find and apply every patch that is not disabled (UNPATCH_DISABLE names ids or groups, separated by commas)."""
+    manager.discover(__name__)
+    manager.apply_all()

@@ -1,0 +1,20 @@
+"""What `torch.nn.DataParallel` needs and a CPU build of torch lacks: seven communication functions in `torch._C`."""
+
+from torch_vnpu._init.patches import manager
+from torch_vnpu.npu import comm
+from unpatch.patches import Origin
+
+_functions = manager.declare(
+    id="dataparallel-communication",
+    group="npu",
+    title="torch._C functions for DataParallel",
+    reason=(
+        "torch.nn.DataParallel calls communication functions of torch._C that exist only in builds with CUDA; "
+        "on npu they are copies between devices."
+    ),
+    origin=Origin(introduced="torch_vnpu 0.1.0"),
+    versions="torch>=2.13",
+    remove_when="torch builds _scatter, _gather and _broadcast for every accelerator",
+)
+for _name in comm.__all__:
+    _functions.add(f"torch._C.{_name}", getattr(comm, _name))

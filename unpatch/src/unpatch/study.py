@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from unpatch.errors import UnpatchError
 from unpatch.model import CaseInfo, ProbeInfo, StudyInfo, TensorInfo
-from unpatch.patches import PatchManager, describe
+from unpatch.patches import PatchManager
+from unpatch.patches.describe import describe
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +32,7 @@ TensorKind = Literal["output", "gradient", "state"]
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 
 
-class StudyError(Exception):
+class StudyError(UnpatchError):
     """A study that cannot be used: what is wrong in it and where."""
 
 
@@ -256,7 +258,7 @@ class Study(Struct):
         Raises:
             StudyError: there is no patch or no workload, or a case or a probe names a patch that is not declared.
         """
-        patches = tuple(describe(patch, root) for patch in self.patches.patches())
+        patches = tuple(describe(patch, root) for patch in self.patches.patches)
         self._check({patch.id for patch in patches})
         return StudyInfo(
             name=self.name,

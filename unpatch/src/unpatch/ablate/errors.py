@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-
-class AblationError(Exception):
-    """A study that could not be judged."""
+from unpatch.errors import UnpatchError
 
 
-class StoreMismatch(AblationError):
-    """The finished trials of an earlier run belong to other sources, versions or options."""
+class AblationError(UnpatchError):
+    """A study could not be judged."""
+
+    exit_code = 1
 
 
-class UnknownPatch(AblationError):
+class StoreMismatchError(UnpatchError):
+    """The output folder holds something that this run must neither use nor overwrite."""
+
+
+class UnknownPatchError(UnpatchError):
     """A patch was asked for that the study does not declare."""

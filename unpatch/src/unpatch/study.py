@@ -96,11 +96,8 @@ class Case:
     def _take(self, kind: TensorKind, name: str, leaf: object) -> None:
         if name in self.infos or name in self.values:
             raise StudyError(f"{self.id}: {name!r} was handed over twice; give each result its own name.")
-        if _is_tensor(leaf):
-            from unpatch.observe import snapshot, tensor_info
-
-            self.infos[name] = tensor_info(kind, leaf)
-            self.tensors[name] = snapshot(leaf)
+        if isinstance(leaf, _tensor_type()):
+            self.infos[name], self.tensors[name] = _copy(kind, name, leaf)
         else:
             self.values[name] = plain(leaf)
 
@@ -139,10 +136,21 @@ class Probe:
         self.saw[when] = plain(value)
 
 
-def _is_tensor(value: object) -> bool:
-    # Who hands over a tensor has imported torch; a study without torch stays without.
-    torch_module = sys.modules.get("torch")
-    return torch_module is not None and isinstance(value, torch_module.Tensor)
+def _tensor_type() -> Any:
+    """What `isinstance` takes. Who hands over a tensor has imported torch; a study without torch stays without."""
+    imported = sys.modules.get("torch")
+    return () if imported is None else imported.Tensor
+
+
+def _copy(kind: TensorKind, name: str, tensor: torch.Tensor) -> tuple[TensorInfo, torch.Tensor]:
+    """Describe and copy a tensor; the operators that this takes are ours and not the workload's, so modes are off."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    from unpatch.observe.tensors import tensor_info
+
+    with _disable_current_modes():
+        info = tensor_info(kind, tensor, name)
+        return info, tensor.detach().resolve_conj().resolve_neg().to("cpu", copy=True)
 
 
 def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:

@@ -15,8 +15,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from unpatch.ablate.tensorfile import StoredTensor, largest_difference, read_tensors
+from unpatch.ablate.distance import largest_difference
 from unpatch.model import Channel, ErrorInfo, Observation, TensorInfo, ThreadRecord
+from unpatch.observe.tensors import load_tensors
 
 #: Differences shown per channel; the observations themselves stay in the study's store.
 SHOWN = 6
@@ -229,7 +230,7 @@ def _tensors(left: Observation, right: Observation, folder: Path) -> Comparison:
             lines.append(f"{name}: {_shorten(left.values[name])} → {_shorten(right.values[name])}")
     shared = sorted(left.tensors.keys() & right.tensors.keys())
     if shared:
-        before, after = read_tensors(folder / left.tensor_file), read_tensors(folder / right.tensor_file)
+        before, after = load_tensors(folder / left.tensor_file), load_tensors(folder / right.tensor_file)
         for name in shared:
             lines += _tensor_change(name, left.tensors[name], right.tensors[name], before[name], after[name])
     if lines:
@@ -243,7 +244,7 @@ def _missing(noun: str, left: Mapping[str, object], right: Mapping[str, object])
 
 
 def _tensor_change(
-    name: str, left: TensorInfo, right: TensorInfo, before: StoredTensor, after: StoredTensor
+    name: str, left: TensorInfo, right: TensorInfo, before: bytes, after: bytes
 ) -> Iterator[str]:
     traits = [
         f"{trait} {getattr(left, trait)} → {getattr(right, trait)}"
@@ -252,7 +253,7 @@ def _tensor_change(
     ]
     if traits:
         yield f"{name}: {', '.join(traits)}"
-    elif before.data != after.data:
+    elif before != after:
         finite = "" if left.finite == right.finite else f", finite {left.finite} → {right.finite}"
         yield f"{name}: {largest_difference(left, before, after)}{finite}"
 

@@ -1,4 +1,4 @@
-"""What a study declares: patches, the workloads that must keep working without them, direct probes, words for the report.
+"""What a study declares: patches, workloads that must keep working without them, direct probes, words for the report.
 
 A study is a `study.py` that defines `study = Study(...)`. This module imports neither torch nor anything that runs a
 trial: a workload gets a `Case` to hand its results to, and what it hands over is copied at that moment.
@@ -11,12 +11,11 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from msgspec import Struct, field
 
 from unpatch.errors import UnpatchError
 from unpatch.model import CaseInfo, ProbeInfo, StudyInfo, TensorInfo
@@ -52,7 +51,7 @@ class Case:
         self.values: dict[str, str] = {}
 
     def output(self, name: str, value: object) -> None:
-        """Hand over a result: a tensor, any other value (compared by repr), or nested lists, tuples and mappings of these.
+        """Hand over a result: a tensor, any other value (compared by repr), or lists, tuples and mappings of these.
 
         The parts of a nested result are named `name.0` and `name.key`.
 
@@ -166,21 +165,24 @@ def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 # ------------------------------------------------------------------------------------------ what is declared
-class DeclaredCase(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DeclaredCase:
     """One case with the call that runs it."""
 
     info: CaseInfo
     run: Callable[[Case], object]
 
 
-class DeclaredProbe(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DeclaredProbe:
     """One direct probe with the call that runs it."""
 
     info: ProbeInfo
     run: Callable[[Probe], object]
 
 
-class Study(Struct):
+@dataclass(slots=True)
+class Study:
     """Patches, and what must keep working without them.
 
     Args:
@@ -203,8 +205,8 @@ class Study(Struct):
     non_goals: Sequence[str] = ()
     options: Sequence[str] = ()
     not_covered: Sequence[str] = ()
-    cases: list[DeclaredCase] = field(default_factory=list)
-    probes: list[DeclaredProbe] = field(default_factory=list)
+    cases: list[DeclaredCase] = field(default_factory=list, init=False)
+    probes: list[DeclaredProbe] = field(default_factory=list, init=False)
 
     def workload(
         self,
@@ -234,7 +236,9 @@ class Study(Struct):
                     doc=_first_paragraph(function),
                 )
                 if any(case.info.id == info.id for case in self.cases):
-                    raise StudyError(f"Study {self.name}: two cases are named {info.id!r}; rename a workload or a param.")
+                    raise StudyError(
+                        f"Study {self.name}: two cases are named {info.id!r}; rename a workload or a param."
+                    )
                 self.cases.append(DeclaredCase(info, _call(function, arguments)))
             return function
 
@@ -341,7 +345,7 @@ def study_file(path: Path) -> Path:
 
 
 def load_study(path: Path) -> Study:
-    """Import a study. Its folder is put on `sys.path`, so that it can import its siblings: meant for a process of its own.
+    """Import a study. Its folder is put on `sys.path`, for its siblings: meant for a process of its own.
 
     Raises:
         StudyError: there is no such file, it cannot be imported (with its own traceback), or it defines no `study`.

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from unpatch.ablate.compare import compare
 from unpatch.ablate.verdict import (
     CONCLUDING,
@@ -62,8 +61,22 @@ CASES = [
     ("A ≠ A′, A fails", error(), seen(), error(), "inconclusive", {"exceptions": "inconclusive"}),
     ("A ≠ A′ in type", error("E"), error("F"), error("E"), "inconclusive", {"exceptions": "inconclusive"}),
     ("equal, equal", seen(), seen(), seen(), "inert", {"tensors": "inert", "keys": "inert", "messages": "inert"}),
-    ("equal, A fails, B passes", error(), error(), seen(), "harmful", {"exceptions": "harmful", "tensors": "not_compared"}),
-    ("equal, A passes, B fails", seen(), seen(), error(), "required", {"exceptions": "required", "tensors": "not_compared"}),
+    (
+        "equal, A fails, B passes",
+        error(),
+        error(),
+        seen(),
+        "harmful",
+        {"exceptions": "harmful", "tensors": "not_compared"},
+    ),
+    (
+        "equal, A passes, B fails",
+        seen(),
+        seen(),
+        error(),
+        "required",
+        {"exceptions": "required", "tensors": "not_compared"},
+    ),
     ("a crash fails", CRASH, CRASH, seen(), "harmful", {"exceptions": "harmful"}),
     ("a hang fails", seen(), seen(), HANG, "required", {"exceptions": "required"}),
     ("a crash in B fails", seen(), seen(), CRASH, "required", {"exceptions": "required"}),
@@ -88,11 +101,32 @@ CASES = [
         "nothing",
         {"messages": "inconclusive"},
     ),
-    ("equal, values differ", seen(), seen(), seen("2"), "behavioural", {"tensors": "behavioural", "operators": "inert"}),
+    (
+        "equal, values differ",
+        seen(),
+        seen(),
+        seen("2"),
+        "behavioural",
+        {"tensors": "behavioural", "operators": "inert"},
+    ),
     ("equal, operators differ", seen(), seen(), seen(operators=()), "behavioural", {"operators": "behavioural"}),
     ("equal, keys differ", seen(), seen(), seen(keys=("0x1", "0x8")), "behavioural", {"keys": "behavioural"}),
-    ("a difference outranks noise", seen(), seen("2"), seen("3", operators=()), "behavioural", {"tensors": "inconclusive"}),
-    ("a failure outranks noise", seen(), seen("2"), error(), "required", {"exceptions": "required", "tensors": "inconclusive"}),
+    (
+        "a difference outranks noise",
+        seen(),
+        seen("2"),
+        seen("3", operators=()),
+        "behavioural",
+        {"tensors": "inconclusive"},
+    ),
+    (
+        "a failure outranks noise",
+        seen(),
+        seen("2"),
+        error(),
+        "required",
+        {"exceptions": "required", "tensors": "inconclusive"},
+    ),
     ("warnings never decide", warned("x"), warned("x"), warned("y"), "inert", {"warnings": "changed"}),
     ("warnings are noise", warned("x"), warned("y"), warned("z"), "inert", {"warnings": "inconclusive"}),
 ]
@@ -184,6 +218,10 @@ def record(calls=1, branches=2, lines=(), compiled="no") -> ReachRecord:
 def test_reach_adds_calls_and_counts_each_branch_once():
     summary = summarise_reach([record(2, lines=["f.py:1"]), record(3, lines=["f.py:1", "f.py:2"]), record(0)])
     assert summary == ReachSummary(5, 2, 3, 2, 2, "no", 0)
+
+
+def test_a_replacement_without_branches_acts_at_every_call():
+    assert summarise_reach([record(1, branches=0), record(2, branches=2)]).branch_ran
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The process of a trial: `python -m unpatch.ablate.child ORDERS.json` imports a study, activates it and runs its cases.
+"""The process of a trial: `python -m unpatch.ablate.child ORDERS.json` imports a study, applies its patches, runs cases.
 
 It answers in a file of its own, so that nothing that a workload prints can be mistaken for an answer; its stdout and
 stderr are files of the parent's. Which patches are suppressed it learns, like everyone, from `UNPATCH_DISABLE`.
@@ -61,7 +61,7 @@ def main(path: str) -> None:
             info = study.describe(root)
             answers.write(Described(info, study.patches.name, _sources(root), _versions(study, root)))
             return
-        reach = Reach(study.patches, root) if orders.mode == "reach" else None
+        reach = Reach(root) if orders.mode == "reach" else None
         study.activate(transform=reach.transform if reach is not None else None)
     except BaseException as error:
         text = error.message if isinstance(error, StudyError) else "".join(traceback.format_exception(error))

@@ -1,4 +1,4 @@
-"""Two observations of one case, compared channel by channel: equal, different, or not comparable, each with words for people.
+"""Two observations of one case, compared channel by channel: equal, different or not comparable, with words for people.
 
 It knows nothing of arms or verdicts. Operators have no global order (each thread has its own), so they are compared
 as a multiset of per-thread sequences; tensors are compared by their bytes, so that a NaN equals itself.
@@ -112,7 +112,8 @@ def _not_recorded(channel: Channel, left: Observation, right: Observation) -> Co
         return Comparison(channel, "not_compared", left.operators_note)
     if left.operators_note or right.operators_note:
         side = "first" if right.operators_note else "second"
-        return Comparison(channel, "differs", f"recorded in the {side} only: {left.operators_note or right.operators_note}")
+        note = left.operators_note or right.operators_note
+        return Comparison(channel, "differs", f"recorded in the {side} only: {note}")
     return None
 
 
@@ -147,7 +148,8 @@ def _sequence_diff(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
     """The lines of a unified diff that differ, runs of the same line counted: `- aten.add.Tensor ×3`."""
     one, other = _without_common_ends(one, other)
     if max(len(one), len(other)) > ALIGNED:
-        one, other = sorted((Counter(one) - Counter(other)).elements()), sorted((Counter(other) - Counter(one)).elements())
+        fewer, more = Counter(one) - Counter(other), Counter(other) - Counter(one)
+        one, other = sorted(fewer.elements()), sorted(more.elements())
         if not one and not other:
             yield "the same operators in another order"
     diff = difflib.unified_diff(one, other, lineterm="", n=0)
@@ -205,9 +207,7 @@ def _keyed_changes(removed: Counter[KeyedThread], added: Counter[KeyedThread]) -
         return thread[0], thread[1], tuple(operator for operator, _ in thread[2])
 
     changes: Counter[str] = Counter()
-    pairs = zip(
-        sorted(removed.elements(), key=by_operators), sorted(added.elements(), key=by_operators), strict=True
-    )
+    pairs = zip(sorted(removed.elements(), key=by_operators), sorted(added.elements(), key=by_operators), strict=True)
     for one, other in pairs:
         for (operator, before), (_, after) in zip(one[2], other[2], strict=True):
             if before != after:
@@ -243,9 +243,7 @@ def _missing(noun: str, left: Mapping[str, object], right: Mapping[str, object])
         yield f"{name}: a {noun} in the {'first' if name in left else 'second'} only"
 
 
-def _tensor_change(
-    name: str, left: TensorInfo, right: TensorInfo, before: bytes, after: bytes
-) -> Iterator[str]:
+def _tensor_change(name: str, left: TensorInfo, right: TensorInfo, before: bytes, after: bytes) -> Iterator[str]:
     traits = [
         f"{trait} {getattr(left, trait)} → {getattr(right, trait)}"
         for trait in ("kind", "dtype", "shape", "device")

@@ -1,4 +1,7 @@
-"""How far two tensors are apart, in words. Asked only when their bytes differ, since only this needs torch in the parent."""
+"""How far two tensors are apart, in words.
+
+Asked only when their bytes differ, since nothing else needs torch in the parent process.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import BinaryIO
@@ -52,7 +52,7 @@ POLL_SECONDS = 0.02
 _Advanced = Callable[[int], None]  #: told the number of results of the running child
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """The study was interrupted while this trial ran."""
 
 
@@ -118,7 +118,7 @@ class Executor:
             )
         return ending.described
 
-    def run(self, trials: Sequence[Trial]) -> Iterator[TrialResult]:
+    def run(self, trials: Sequence[Trial]) -> Generator[TrialResult, None, None]:
         """Run trials, yielding each as it ends. Closing the iterator (or an interrupt) ends the running children."""
         self._stop.clear()
         with ThreadPoolExecutor(self._jobs, thread_name_prefix="trial") as pool:
@@ -246,13 +246,14 @@ class Executor:
                     ending.error = self._hang(process, folder, limit)
                 return ending
             if self._stop.wait(POLL_SECONDS):
-                raise Stopped
+                raise StoppedError
 
     def _death(self, code: int, folder: Path) -> ErrorInfo:
         text = self._stderr(folder)
         kind = _signal_name(-code) if code < 0 else f"exit code {code}"
         told = "\n".join(line for line in text.splitlines()[-8:] if line.strip())
-        return ErrorInfo(type=kind, message=told or "the process ended without a word", place="", raised_at=_frame(text))
+        told = told or "the process ended without a word"
+        return ErrorInfo(type=kind, message=told, place="", raised_at=_frame(text))
 
     def _hang(self, process: subprocess.Popen[bytes], folder: Path, limit: float) -> ErrorInfo:
         """Ask the child for its stack (see `child.main`), so that the report can say where it hangs."""

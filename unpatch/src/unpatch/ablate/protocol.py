@@ -101,7 +101,7 @@ class AnswerReader:
         self._read = 0
 
     def read(self) -> list[Answer]:
-        """The whole lines since the last call; a last line that its writer has not ended yet waits for the next call."""
+        """The whole lines since the last call; a line that is not ended yet waits for the next call."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._read)

@@ -16,8 +16,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
-
 from unpatch import __version__
 from unpatch.ablate.compare import Comparison, compare
 from unpatch.ablate.errors import UnknownPatchError

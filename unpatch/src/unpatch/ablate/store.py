@@ -111,7 +111,9 @@ def _clear(folder: Path) -> None:
     store, trials = folder / STORE, folder / TRIALS
     if trials.exists() and not store.exists():
         # Nobody's evidence is deleted by a mistyped --out.
-        raise StoreMismatchError(f"{trials} exists but no {STORE} beside it; give another --out, or remove it yourself.")
+        raise StoreMismatchError(
+            f"{trials} exists but no {STORE} beside it; give another --out, or remove it yourself."
+        )
     if trials.exists():
         shutil.rmtree(trials)
     store.unlink(missing_ok=True)

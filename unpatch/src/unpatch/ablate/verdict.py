@@ -1,4 +1,4 @@
-"""The table of docs/verdicts.md as pure functions: from comparisons to channels, from channels to a case, from cases to a patch.
+"""The table of docs/verdicts.md as pure functions: from comparisons to channels, to the verdict of a case, to a patch's.
 
 Nothing here runs a trial or opens a file, so that every row of the table is one row of a test.
 """
@@ -6,6 +6,7 @@ Nothing here runs a trial or opens a file, so that every row of the table is one
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from unpatch.model import (
     ReachSummary,
 )
 
+Concluding = Literal["required", "behavioural", "inconclusive", "harmful", "inert"]
 #: Strongest first. A case or a patch says the strongest of what its channels or its cases say.
 CHANNEL_ORDER: tuple[ChannelVerdict, ...] = (
     "required",
@@ -34,7 +36,7 @@ CHANNEL_ORDER: tuple[ChannelVerdict, ...] = (
     "inert",
     "not_compared",
 )
-CONCLUDING: tuple[CaseVerdict, ...] = ("required", "behavioural", "inconclusive", "harmful", "inert")
+CONCLUDING: tuple[Concluding, ...] = ("required", "behavioural", "inconclusive", "harmful", "inert")
 REMOVABLE: tuple[PatchVerdict, ...] = ("unreached", "branch_unreachable", "inert", "harmful")
 
 
@@ -125,13 +127,17 @@ def summarise_reach(records: Sequence[ReachRecord | None]) -> ReachSummary:
     """Add up one patch's reach over its cases; None stands for a case whose reach trial recorded nothing."""
     known = [record for record in records if record is not None]
     compiled = {record.compiled for record in known}
+    # Two cases may run the same branch: count lines, not the sum of counts.
+    run = len({line for record in known for line in record.lines_run})
+    branches = max(run, max((record.branches for record in known), default=0))
+    # Where a called replacement has no branch, what it does is done at every call, whatever the branches of others.
+    unconditional = any(record.calls and not record.branches for record in known)
     return ReachSummary(
         calls=sum(record.calls for record in known),
         cases_reached=sum(record.calls > 0 or record.compiled == "traced" for record in known),
         cases=len(records),
-        branches=max((record.branches for record in known), default=0),
-        # Two cases may run the same branch: count lines, not the sum of counts.
-        branches_run=len({line for record in known for line in record.lines_run}),
+        branches=0 if unconditional else branches,
+        branches_run=0 if unconditional else run,
         compiled="traced" if "traced" in compiled else "unknown" if "unknown" in compiled else "no",
         cases_unknown=len(records) - len(known),
     )
@@ -146,6 +152,7 @@ def patch_verdict(cases: Sequence[CaseResult], reach: ReachSummary) -> Judgement
         return Judgement("inconclusive", False, "No workload covers this patch, so nothing is known about it.")
     said = [case.verdict for case in cases]
     strongest_case = next((verdict for verdict in CONCLUDING if verdict in said), None)
+    verdict: PatchVerdict
     if strongest_case is None or strongest_case == "inert":
         verdict = _refined(reach) or strongest_case or "inconclusive"
     else:

@@ -18,9 +18,9 @@ def seen(*threads: ThreadRecord, **more) -> Observation:
 
 
 def thread(
-    *operators: str, role: str = "main", device: str = "cpu", keys: tuple[int, ...] | None = None
+    *operators: str, role: str = "main", device: str = "cpu", keys: tuple[int, ...] = ()
 ) -> ThreadRecord:
-    return ThreadRecord(role, device, operators, keys if keys is not None else (0,) * len(operators))
+    return ThreadRecord(role, device, operators, keys or (0,) * len(operators))
 
 
 def operators(left: Observation, right: Observation):
@@ -106,11 +106,11 @@ def test_keys_do_not_blame_what_the_operators_already_show():
 
 # ------------------------------------------------------------------------------------------ tensors and values
 def tensors(
-    folder: Path, name: str, data: bytes, dtype="torch.float32", shape=(2,), device="cpu", kind="output", finite=True
+    folder: Path, name: str, data: bytes, dtype="torch.float32", shape=(2,), device="cpu"  , kind="output"
 ):
     header = json.dumps({"y": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
     (folder / name).write_bytes(struct.pack("<Q", len(header)) + header + data)
-    return seen(tensors={"y": TensorInfo(kind, dtype, shape, device, finite)}, tensor_file=name, **KEYS)
+    return seen(tensors={"y": TensorInfo(kind, dtype, shape, device, True)}, tensor_file=name, **KEYS)
 
 
 def floats(*values: float) -> bytes:

@@ -52,6 +52,9 @@ def judge(a: Observation, a2: Observation, b: Observation):
 
 CRASH, HANG = error("SIGSEGV", outcome="crashed"), error("timeout", "no progress", outcome="timed_out")
 
+#: What cannot be compared, because the case did not pass in both arms.
+APART = {"operators": "not_compared", "keys": "not_compared", "tensors": "not_compared"}
+
 CASES = [
     # what, A, A′, B, the case, channels
     ("A ≠ A′ in values", seen(), seen("2"), seen(), "inconclusive", {"tensors": "inconclusive", "operators": "inert"}),

@@ -329,9 +329,11 @@ def _collect(
 
 
 def _note(result: TrialResult) -> str:
-    ended = [
+    """The cases that did not pass, those that ended their process first."""
+    ended = sorted(
         f"{case} {observation.outcome.replace('_', ' ')}"
         for case, observation in result.observations.items()
         if observation.outcome != "passed"
-    ]
+    )
+    ended.sort(key=lambda words: words.endswith("failed"))
     return ", ".join(ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")

@@ -16,6 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from unpatch import __version__
 from unpatch.ablate.compare import Comparison, compare
 from unpatch.ablate.errors import UnknownPatchError
@@ -204,9 +206,14 @@ class _Judge:
         return next((record for record in records if record.patch == patch.id), None)
 
     def _probes(self, patch: PatchInfo, info: StudyInfo) -> tuple[ProbeRecord, ...]:
-        mine = {probe.id for probe in info.probes if probe.patch == patch.id}
+        mine = {probe.id: probe for probe in info.probes if probe.patch == patch.id}
         done = self._results["probes"].probes if mine else ()
-        return tuple(record for record in done if record.id in mine)
+        # A probe that ended its process could not say whose it is.
+        return tuple(
+            msgspec.structs.replace(record, patch=patch.id, what=record.what or mine[record.id].doc)
+            for record in done
+            if record.id in mine
+        )
 
 
 def _arm(arm: str, observation: Observation) -> ArmSummary:

@@ -1,4 +1,4 @@
-"""The table of docs/verdicts.md as pure functions: from comparisons to channels, to the verdict of a case, to a patch's.
+"""The table of docs/verdicts.md as pure functions: from comparisons to channels, to a case, to a patch.
 
 Nothing here runs a trial or opens a file, so that every row of the table is one row of a test.
 """

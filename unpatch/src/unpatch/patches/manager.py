@@ -35,7 +35,7 @@ DISABLE_VARIABLE = "UNPATCH_DISABLE"
 class PatchManager:
     """Declares, applies and reverts the patches of one package. Every method may be called from any thread.
 
-    `name` tells managers apart (in `UNPATCH_DISABLE` and in messages). `order` lists the groups in order of application;
+    `name` tells managers apart, in `UNPATCH_DISABLE` and in messages. `order` lists the groups in order of application;
     groups that it does not name come after them, in order of first registration.
     """
 

@@ -224,7 +224,7 @@ def _write(location: Location, value: object) -> None:
 
 def _refuse_descriptor(location: Location) -> None:
     """A property of a module's type or of a metaclass would take the value itself and act on it: do not even try."""
-    for kind in type(location.parent).__mro__:
+    for kind in type.mro(type(location.parent)):
         if kind not in (type, ModuleType, object) and hasattr(kind.__dict__.get(location.name), "__set__"):
             raise WriteRefusedError(f"{_path(location)} cannot be written: it is computed by a property of {who(kind)}")
 

@@ -1,0 +1,7 @@
+"""Imports the package before any test module.
+
+A distribution's directory is named like its package. pytest names test modules after their path (`unpatch.tests…`) and
+would otherwise take the directory for the package.
+"""
+
+import unpatch  # noqa: F401

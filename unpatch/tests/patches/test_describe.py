@@ -1,0 +1,124 @@
+"""A patch as a record: where it is written, its source text, and nothing of this machine."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from pathlib import Path
+
+import pytest
+
+from unpatch.patches import Origin, PatchManager
+from unpatch.patches.describe import describe
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def manager():
+    return PatchManager("toy")
+
+
+def test_everything_that_was_declared_is_in_the_record(manager):
+    @manager.patch(
+        "toy.f",
+        "toy.g",
+        id="p",
+        group="api",
+        reason="because",
+        title="A patch",
+        origin=Origin("brought", "gone", "a note"),
+        versions="torch>=2.1",
+        remove_when="torch>=2.13",
+        risk="little",
+        rollback="revert the commit",
+    )
+    def replacement(x):
+        return x + 1
+
+    info = describe(manager.get("p"), HERE)
+    assert (info.id, info.group, info.reason, info.title) == ("p", "api", "because", "A patch")
+    assert info.targets == ("toy.f", "toy.g")
+    assert (info.origin.introduced, info.origin.removed, info.origin.note) == ("brought", "gone", "a note")
+    assert (info.versions, info.remove_when, info.risk, info.rollback) == (
+        "torch>=2.1",
+        "torch>=2.13",
+        "little",
+        "revert the commit",
+    )
+    assert info.source == f"test_describe.py:{replacement.__code__.co_firstlineno}"
+    assert info.code.startswith("@manager.patch(")
+    assert info.code.endswith("def replacement(x):\n    return x + 1")
+
+
+def test_what_is_left_out_is_unknown(manager):
+    info = describe(manager.declare(id="p", group="api", reason="r"), HERE)
+    assert (info.title, info.versions, info.code) == ("p", "", "")
+    assert (info.origin.introduced, info.origin.removed) == ("unknown", "unknown")
+
+
+def test_every_distinct_replacement_is_shown_once(manager):
+    patch = manager.declare(id="p", group="api", reason="r")
+
+    def first():
+        return 1
+
+    @staticmethod
+    def second():
+        return 2
+
+    class Third:
+        pass
+
+    fourth = property(functools.partial(first))
+    for n, value in enumerate((first, first, second, Third, fourth, 5, len, object())):
+        patch.add(f"toy.x{n}", value)
+    patch.delete("toy.gone")
+    code = describe(patch, HERE).code
+    assert code.count("def first") == 2, "once for itself, once inside the property"
+    assert code.count("def second") == 1
+    assert "class Third:\n    pass" in code
+    assert code.endswith("5\n\n<built-in function len>\n\n<object object>")
+
+
+def test_a_wrapper_shows_its_own_text_and_not_what_it_wraps(manager):
+    @functools.wraps(inspect.getsource)
+    def wrapper(*args):
+        return "mine"
+
+    manager.declare(id="p", group="api", reason="r").replace("toy.f", wrapper)
+    info = describe(manager.get("p"), HERE)
+    assert 'return "mine"' in info.code
+    assert info.source.startswith("test_describe.py:")
+
+
+def test_without_source_text_the_place_of_the_declaration_is_given(manager):
+    line = inspect.currentframe().f_lineno + 1
+    patch = manager.declare(id="p", group="api", reason="r")
+    patch.delete("toy.gone")
+    patch.add("toy.made", eval("lambda: 1"))
+    info = describe(patch, HERE)
+    assert info.source == f"test_describe.py:{line}"
+    assert "<lambda>" in info.code
+    assert "0x" not in info.code
+
+
+def test_an_opaque_function_is_its_own_source(manager):
+    @manager.register_patch("api")
+    def opaque():
+        return None
+
+    info = describe(manager.patches[0], HERE.parent)
+    assert info.source == f"patches/test_describe.py:{opaque.__code__.co_firstlineno}"
+    assert info.targets == ()
+    assert info.code.endswith("def opaque():\n    return None")
+
+
+def test_files_outside_of_the_root_are_named_by_import_path(manager, tmp_path):
+    patch = manager.declare(id="p", group="api", reason="r")
+    patch.replace("toy.f", functools.wraps)
+    source = describe(patch, tmp_path).source
+    assert source.startswith("functools.py:")
+    patch = manager.declare(id="q", group="api", reason="r")
+    patch.replace("toy.f", pytest.Session.listchain)
+    assert describe(patch, tmp_path).source.startswith("_pytest/nodes.py:")

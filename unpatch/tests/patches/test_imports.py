@@ -1,0 +1,17 @@
+"""`unpatch.patches` is imported inside `import torch`: it must bring nothing with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_importing_the_patches_brings_in_nothing_but_the_standard_library():
+    code = (
+        "import sys; before = set(sys.modules); import unpatch.patches as p; m = p.PatchManager('toy');"
+        "m.declare(id='p', group='g', reason='r').replace('math.sqrt', abs); m.apply_all();"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
+        "print(*sorted(name for name in new if name not in sys.stdlib_module_names))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["unpatch"]

@@ -6,6 +6,8 @@ All text is data: no renderer interprets it as markup.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -63,12 +65,12 @@ def inline(*parts: str | Span) -> Inline:
     return tuple(Text(part) if isinstance(part, str) else part for part in parts)
 
 
-def listing(spans: tuple[Span, ...], separator: str = ", ") -> Inline:
-    """Spans with a separator between them."""
-    parts: list[Span] = []
-    for span in spans:
-        parts += [Text(separator), span] if parts else [span]
-    return tuple(parts)
+def joined(parts: Iterable[Inline], separator: str = ", ") -> Inline:
+    """All parts in one, with a separator between them."""
+    spans: list[Span] = []
+    for part in parts:
+        spans += (Text(separator), *part) if spans else part
+    return tuple(spans)
 
 
 # ----------------------------------------------------------------------------------------------------- blocks
@@ -132,6 +134,12 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     anchor: str = ""
+
+
+def prose(text: str) -> tuple[Paragraph, ...]:
+    """Written text as paragraphs: blank lines part them, single line breaks do not count."""
+    parts = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+    return tuple(Paragraph(inline(part)) for part in parts if part)
 
 
 Block = Paragraph | Bullets | Facts | Table | Code | Details | Section

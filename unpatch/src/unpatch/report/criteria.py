@@ -5,6 +5,7 @@ They are a second opinion: a patch that is judged removable and misses one of th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from unpatch.model import DECIDING, LISTED, CaseResult, PatchResult
@@ -20,7 +21,13 @@ class Criterion:
 
 def acceptance(patch: PatchResult) -> tuple[Criterion, ...]:
     """All criteria of one patch, in a fixed order."""
-    return (_repeatable(patch), _needed_by_none(patch), _concluded(patch), _reach_measured(patch), _changes_named(patch))
+    return (
+        _repeatable(patch),
+        _needed_by_none(patch),
+        _concluded(patch),
+        _reach_measured(patch),
+        _changes_named(patch),
+    )
 
 
 def noisy(case: CaseResult) -> bool:
@@ -39,6 +46,11 @@ def _of(cases: list[CaseResult], all_cases: tuple[CaseResult, ...]) -> str:
     """`2 of 5 cases (a and b)`."""
     named = f" ({_names(cases)})" if cases else ""
     return f"{len(cases)} of {count(len(all_cases), 'case')}{named}"
+
+
+def _mentions(line: str, case: str) -> bool:
+    """Whether `line` names the case, and not merely a word that contains its name."""
+    return re.search(rf"(?<!\w){re.escape(case)}(?![\w\[])", line) is not None
 
 
 def _repeatable(patch: PatchResult) -> Criterion:
@@ -88,7 +100,7 @@ def _changes_named(patch: PatchResult) -> Criterion:
     ]
     if not changed:
         return Criterion(text, True, f"nothing changed in {count(len(patch.cases), 'case')}")
-    unnamed = [case for case in changed if not any(case.case in line for line in patch.listed)]
+    unnamed = [case for case in changed if not any(_mentions(line, case.case) for line in patch.listed)]
     if unnamed:
         return Criterion(text, False, f"no line names {_names(unnamed)}")
     return Criterion(text, True, f"{count(len(patch.listed), 'line')} for {_of(changed, patch.cases)}")

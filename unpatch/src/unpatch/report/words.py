@@ -71,13 +71,15 @@ def cell(verdict: Verdict) -> Badge:
 
 def removable(patch: PatchResult) -> Badge:
     """Whether the patch can go, as a word."""
-    return Badge("yes", "go") if patch.removable else Badge("no", "unsure" if patch.verdict == "inconclusive" else "keep")
+    return (
+        Badge("yes", "go") if patch.removable else Badge("no", "unsure" if patch.verdict == "inconclusive" else "keep")
+    )
 
 
 def count(number: int, noun: str) -> str:
-    """`1 case`, `1,200 cases`."""
-    plural = noun if number == 1 else noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {plural}"
+    """`1 case`, `1,200 cases`, `2 patches`."""
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def enumeration(items: Sequence[str]) -> str:
@@ -101,7 +103,7 @@ def own_branch(reach: ReachSummary) -> str:
     if reach.branch_ran is None:
         return "unknown" if reach.reached else "not called"
     if not reach.branches:
-        return "ran (unconditional)"
+        return "ran (no condition)"
     return f"{reach.branches_run} of {reach.branches} ran"
 
 

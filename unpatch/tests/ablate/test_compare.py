@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from unpatch.ablate.compare import compare
 from unpatch.model import Observation, TensorInfo, ThreadRecord
 
@@ -17,9 +18,7 @@ def seen(*threads: ThreadRecord, **more) -> Observation:
     return Observation("case", **{"outcome": "passed", "seconds": 0.0, "threads": threads, **more})
 
 
-def thread(
-    *operators: str, role: str = "main", device: str = "cpu", keys: tuple[int, ...] = ()
-) -> ThreadRecord:
+def thread(*operators: str, role: str = "main", device: str = "cpu", keys: tuple[int, ...] = ()) -> ThreadRecord:
     return ThreadRecord(role, device, operators, keys or (0,) * len(operators))
 
 
@@ -105,9 +104,7 @@ def test_keys_do_not_blame_what_the_operators_already_show():
 
 
 # ------------------------------------------------------------------------------------------ tensors and values
-def tensors(
-    folder: Path, name: str, data: bytes, dtype="torch.float32", shape=(2,), device="cpu"  , kind="output"
-):
+def tensors(folder: Path, name: str, data: bytes, dtype="torch.float32", shape=(2,), device="cpu", kind="output"):
     header = json.dumps({"y": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
     (folder / name).write_bytes(struct.pack("<Q", len(header)) + header + data)
     return seen(tensors={"y": TensorInfo(kind, dtype, shape, device, True)}, tensor_file=name, **KEYS)

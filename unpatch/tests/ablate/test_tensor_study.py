@@ -1,4 +1,4 @@
-"""A study with torch, run once: operators, keys, tensors, gradients and state, each found different by its own channel."""
+"""A study with torch, run once: operators, keys, tensors, gradients and state, each judged by its own channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of a trial, `python -m unpatch.ablate.child ORDERS.json`: imports a study, applies its patches, runs cases.
+"""The process of a trial, `python -m unpatch.ablate.child ORDERS.json`: imports a study, patches, and runs cases.
 
 It answers in a file of its own, so that nothing that a workload prints can be mistaken for an answer; its stdout and
 stderr are files of the parent's. Which patches are suppressed it learns, like everyone, from `UNPATCH_DISABLE`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,8 @@ class Executor:
         results: dict[str, Observed | Reached | Probed] = {}
         remaining = trial.cases
         processes = 0
+        # What an interrupted run of this trial left behind.
+        shutil.rmtree(self._folder / "trials" / trial.name, ignore_errors=True)
         while remaining:
             processes += 1
             folder = self._folder / "trials" / trial.name / str(processes)

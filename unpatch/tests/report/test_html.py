@@ -15,8 +15,8 @@ from unpatch.report.words import visible
 VOID = {"meta"}
 ELEMENTS = {
     *VOID, "html", "head", "title", "style", "body", "header", "nav", "main", "section", "h1", "h2", "h3", "h4", "p",
-    "ul", "li", "dl", "div", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "details", "summary",
-    "span", "strong", "a",
+    "ul", "li", "dl", "div", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "details",
+    "summary", "span", "strong", "a",
 }  # fmt: skip
 ATTRIBUTES = {
     "lang", "charset", "name", "content", "http-equiv", "class", "id", "href", "title", "aria-label", "tabindex",

@@ -6,20 +6,22 @@ from html.parser import HTMLParser
 
 import pytest
 from evidence_study import study
-from hypothesis import given, settings
 from hostile import hostile_texts, infested
+from hypothesis import given, settings
 
 from unpatch.report import render
 from unpatch.report.words import visible
 
 VOID = {"meta"}
-ELEMENTS = VOID | set(
-    "html head title style body header nav main section h1 h2 h3 h4 p ul li dl div dt dd table thead tbody tr th td pre code "
-    "details summary span strong a".split()
-)
-ATTRIBUTES = set(
-    "lang charset name content http-equiv class id href title aria-label tabindex role scope colspan open data-head".split()
-)
+ELEMENTS = {
+    *VOID, "html", "head", "title", "style", "body", "header", "nav", "main", "section", "h1", "h2", "h3", "h4", "p",
+    "ul", "li", "dl", "div", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "details",
+    "summary", "span", "strong", "a",
+}  # fmt: skip
+ATTRIBUTES = {
+    "lang", "charset", "name", "content", "http-equiv", "class", "id", "href", "title", "aria-label", "tabindex",
+    "role", "scope", "colspan", "open", "data-head",
+}  # fmt: skip
 
 
 class Page(HTMLParser):

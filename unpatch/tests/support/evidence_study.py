@@ -263,7 +263,12 @@ def _patches() -> tuple[PatchResult, ...]:
         listed=("wrong_device: 'bad device [ERR01]' -> 'bad device'",),
         summary=ReachSummary(40, 1, 1, 0, 0, "no"),
     )
-    unreached = patch("never-called", "unreached", "No case called it.", (), summary=ReachSummary(0, 0, 0, 1, 0, "no"))
+    unreached = patch(
+        "never-called",
+        "unreached",
+        "No call was seen in 1 of 1 case, which is the same without it.",
+        (case("never-called", "elsewhere", reach=reach("never-called", "elsewhere", calls=0)),),
+    )
     return keys, module, nasty, compiled, noisy, inert, unreached
 
 

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from unpatch.model import StudyResult
 
 _PIECES = [
-    "<script>alert(1)</script>", "</style>", "</title>", '"', "'", ' onload="x"', "<img src=x onerror=y>", "&lt;", "&amp;",
-    "]]>", "<!--", "-->", "</details>", "</code>", "</table>", "{{ 7 * 7 }}", "{% raw %}", "`", "```", "|", "\\", "\\|",
-    "\n", "\n\n", "\r\n", "    ", "# ", "- ", "1. ", "> ", "---", "===", "*", "**", "_", "~~", "[a](b)", "![a](b)", "<b>",
-    "@someone", "#1", ":tada:", "$x$", "http://a.b", "\t", "\x00", "\x1b[31m", "\u202e", "\u2028", "שלום", "👩‍💻",
+    "<script>alert(1)</script>", "</style>", "</title>", '"', "'", ' onload="x"', "<img src=x onerror=y>", "&lt;",
+    "&amp;", "]]>", "<!--", "-->", "</details>", "</code>", "</table>", "{{ 7 * 7 }}", "{% raw %}", "`", "```", "|",
+    "\\", "\\|",
+    "\n", "\n\n", "\r\n", "    ", "# ", "- ", "1. ", "> ", "---", "===", "*", "**", "_", "~~", "[a](b)", "![a](b)",
+    "<b>", "@someone", "#1", ":tada:", "$x$", "http://a.b", "\t", "\x00", "\x1b[31m", "\u202e", "\u2028",
+    "שלום", "👩‍💻",
 ]  # fmt: skip
 
 hostile_texts = st.lists(st.sampled_from(_PIECES) | st.text(st.characters(codec="utf-8"), max_size=8), max_size=12).map(

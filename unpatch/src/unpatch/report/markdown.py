@@ -97,27 +97,27 @@ def _inline(content: Inline) -> str:
 def _span(span: Span) -> str:
     match span:
         case Strong(text):
-            return _emphasised(text)
+            return _bold(text)
         case Mono(text):
             return _mono(text)
         case Badge(text, tone, quiet):
-            return _text(text) if quiet else f"{_SYMBOLS[tone]} **{_text(text)}**"
+            return _text(text) if quiet else f"{_SYMBOLS[tone]} {_bold(text)}"
         case Link(text, anchor):
             return f"[{_text(text)}](#{anchor})"
         case _:
             return _text(span.text)
 
 
-def _emphasised(text: str) -> str:
-    """Bold; spaces at the ends stay outside, where they do not break it."""
-    core = text.strip()
-    before, _, after = text.partition(core)
-    return f"{_text(before)}**{_text(core)}**{_text(after)}" if core else _text(text)
+def _bold(text: str) -> str:
+    bold = _text(text).strip()  # a space inside the asterisks would show them
+    return f"**{bold}**" if bold else ""
 
 
 _ENTITIES = {character: f"&#{ord(character)};" for character in "|\\`*_[]~$"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # What Markdown, or GitHub after it, reads as more than text. An underscore inside a word is not among them.
-_SPECIAL = re.compile(r"[&<>|\\`*\[\]~$]|(?<![^\W_])_|_(?![^\W_])|@(?=\w)|#(?=\d)|(?<=GH)-(?=\d)|:(?=(?:[a-zA-Z_][\w+-]*|100|1234|[+-]1):)")
+_SPECIAL = re.compile(
+    r"[&<>|\\`*\[\]~$]|(?<![^\W_])_|_(?![^\W_])|@(?=\w)|#(?=\d)|(?<=GH)-(?=\d)|:(?=(?:[a-zA-Z_][\w+-]*|100|1234|[+-]1):)"
+)
 
 
 def _text(text: str) -> str:

@@ -139,8 +139,8 @@ def _comparison(patch: PatchResult) -> Section:
     silent = sum(case.verdict in _SILENT for case in patch.cases)
     blocks: list[Block] = [Paragraph(intro), Table(head, tuple(map(_case_row, patch.cases)))]
     if silent:
-        note = f"{silent} of {count(len(patch.cases), 'case')} failed both with and without the patch; such a case says nothing."
-        blocks.append(Paragraph(inline(note)))
+        failed = f"{silent} of {count(len(patch.cases), 'case')} failed both with and without the patch"
+        blocks.append(Paragraph(inline(f"{failed}; such a case says nothing.")))
     blocks += [_case_details(case) for case in patch.cases if not _uneventful(case)]
     return Section("Comparison per case", tuple(blocks))
 

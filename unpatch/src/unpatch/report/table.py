@@ -1,4 +1,4 @@
-"""The summary that a terminal shows at the end of a study: one table where it is wide enough, else the channels stand below it.
+"""The summary that a terminal shows at the end of a study: one table, whose channels stand below it where width lacks.
 
 No word is ever cut, and what each verdict rests on stands below, so that the text is as good in a pipe or a log.
 """

@@ -89,8 +89,12 @@ def enumeration(items: Sequence[str]) -> str:
 
 def reached(reach: ReachSummary) -> str:
     """Calls and cases that reached a patch; a compiled call leaves no count."""
-    calls = f"{count(reach.calls, 'call')} in {reach.cases_reached} of {count(reach.cases, 'case')}"
-    return calls if reach.compiled == "no" else f"{calls}; {compiled(reach.compiled)}"
+    parts = [f"{count(reach.calls, 'call')} in {reach.cases_reached} of {count(reach.cases, 'case')}"]
+    if reach.compiled != "no":
+        parts.append(compiled(reach.compiled))
+    if reach.cases_unknown:
+        parts.append(f"not measured in {count(reach.cases_unknown, 'case')}")
+    return "; ".join(parts)
 
 
 def compiled(value: str) -> str:

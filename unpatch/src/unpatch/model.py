@@ -203,6 +203,7 @@ class ReachSummary(Struct, frozen=True):
     branches: int
     branches_run: int
     compiled: Literal["no", "traced", "unknown"]
+    cases_unknown: int = 0  #: cases whose reach was not recorded, because they ended the reach trial
 
     @property
     def reached(self) -> bool:

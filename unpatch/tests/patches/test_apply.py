@@ -13,6 +13,7 @@ from unpatch.patches import (
     TargetExistsError,
     TargetNotFoundError,
     WriteRefusedError,
+    original,
 )
 
 
@@ -101,16 +102,17 @@ def test_a_revert_that_is_refused_half_way_changes_nothing(manager, toy):
     patch.add(f"{toy.__name__}.Rock.flag", 1)
     (value,) = _replacing(manager, "q", f"{toy.__name__}.greet")
     patch.replace(f"{toy.__name__}.greet", len)
+    patch.replace(f"{toy.__name__}.greet", print)
     manager.apply_all()
     with pytest.raises(WriteRefusedError, match="not this one"):
         manager.revert("p")
-    assert toy.greet is len
+    assert toy.greet is value
     assert toy.Rock.flag == 1
     assert manager.get("p").applied
     with pytest.raises(NotRevertibleError, match="1 of the patches"):
         manager.revert_all()
-    assert toy.greet is len, "q lay beneath and is gone"
-    assert value not in vars(toy).values()
+    assert toy.greet is print, "q lay upon it and is gone"
+    assert original(print) is len
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,37 @@ def test_a_patch_can_be_applied_alone_reverted_and_applied_again(manager, toy):
     assert toy.greet() == "hello"
     assert manager.apply("p") is True
     assert toy.greet is value
+
+
+def test_a_patch_beneath_a_deletion_can_be_taken_away(manager, toy):
+    static = toy.Thing.__dict__["static"]
+    _replacing(manager, "p", f"{toy.__name__}.Thing.static")
+    manager.declare(id="gone", group="api", reason="r").delete(f"{toy.__name__}.Thing.static")
+    manager.apply_all()
+    manager.revert("p")
+    assert not hasattr(toy.Thing, "static")
+    manager.revert("gone")
+    assert toy.Thing.__dict__["static"] is static
+
+
+def test_the_original_is_known_before_the_write_and_revert_all_goes_backwards(manager, toy):
+    seen = []
+
+    class Watching(type):
+        def __setattr__(cls, name, value):
+            super().__setattr__(name, value)
+            seen.append((value, original(value) if value is not genuine else None))
+
+    class Watched(metaclass=Watching):
+        def f(self): ...
+
+    genuine = Watched.__dict__["f"]
+    toy.Watched = Watched
+    (lower,) = _replacing(manager, "lower", f"{toy.__name__}.Watched.f")
+    (upper,) = _replacing(manager, "upper", f"{toy.__name__}.Watched.f")
+    manager.apply_all()
+    manager.revert_all()
+    assert seen == [(lower, genuine), (upper, lower), (lower, genuine), (genuine, None)]
 
 
 def test_there_must_be_something_to_revert(manager, toy):

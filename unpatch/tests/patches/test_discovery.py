@@ -39,6 +39,21 @@ def test_modules_named_patches_are_imported_sorted_and_once(package):
     assert _imported(package) == ["a_patches", "b_patches", "deep"]
 
 
+def test_a_package_in_several_places_is_sorted_as_a_whole(package, tmp_path):
+    __import__(package)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a_first_patches.py").write_text("")
+    sys.modules[package].__path__.append(str(elsewhere))
+    found = PatchManager("toy").discover(package)
+    assert [name.rpartition(".")[2] for name in found] == [
+        "a_first_patches",
+        "a_patches",
+        "b_patches",
+        "deep_patches",
+    ]
+
+
 def test_a_registered_module_is_imported_at_the_next_apply_and_once(package):
     manager = PatchManager("toy")
     manager.register_patch_module(f"{package}.b_patches")

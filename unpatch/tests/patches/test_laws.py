@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unpatch.patches import PatchError, PatchManager, original
@@ -134,6 +134,7 @@ def _declare(managers, patches):
     return declared
 
 
+@settings(max_examples=300, deadline=None)
 @given(PATCHES, STEPS)
 def test_the_topmost_patch_shows_and_revert_all_restores(patches, steps):
     world = World()

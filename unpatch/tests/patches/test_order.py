@@ -89,6 +89,23 @@ def test_a_failing_function_names_itself_and_can_be_tried_again(calls):
     assert calls == ["tried", "tried"]
 
 
+def test_an_interrupted_function_is_not_applied_and_the_interrupt_goes_on():
+    manager = PatchManager("toy")
+
+    @manager.register_patch("monkey")
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        manager.apply_all()
+    assert manager.applied == ()
+
+
+def test_a_patch_without_a_target_is_refused():
+    with pytest.raises(ValueError, match="'p' names no target"):
+        PatchManager("toy").patch(id="p", group="g", reason="r")
+
+
 @pytest.mark.parametrize("blank", ["", "  ", " padded", "a,b"])
 def test_blank_or_unusable_names_are_refused_where_they_are_written(blank):
     manager = PatchManager("toy")

@@ -80,6 +80,13 @@ def test_what_is_missing_is_named(manager, package, target, says):
     assert manager.applied == ()
 
 
+def test_of_several_ways_to_read_a_path_the_longest_module_is_reported(manager, package):
+    __import__(f"{package}.lazy")
+    del sys.modules[package].lazy
+    with pytest.raises(TargetNotFoundError, match=rf"'{package}\.lazy' has no attribute 'Iner'"):
+        _apply(manager, f"{package}.lazy.Iner.f")
+
+
 def test_instances_are_refused(manager, package):
     __import__(package)
     sys.modules[package].Holder.instance = ModuleNotFoundError("an object")

@@ -37,6 +37,24 @@ def test_each_patch_is_applied_by_one_thread_only(toy):
     assert sorted(patch.id for patches in applied for patch in patches) == sorted(patch.id for patch in manager.patches)
 
 
+def test_a_thread_waits_for_a_function_that_another_one_is_running(toy):
+    manager, started, never, finished = PatchManager("toy"), threading.Event(), threading.Event(), threading.Event()
+
+    @manager.register_patch("a")
+    def slow():
+        started.set()
+        never.wait(0.2)  # the time that the other thread has to overtake, if it could
+        finished.set()
+
+    manager.declare(id="after", group="b", reason="r").add(f"{toy.__name__}.flag", 1)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(manager.apply_all)
+        started.wait(30)
+        second = manager.apply_all()
+        assert finished.is_set()
+    assert len(first.result()) + len(second) == 2
+
+
 def test_applying_and_reverting_at_once_leaves_nothing_behind(toy):
     before, class_before = dict(vars(toy)), dict(vars(toy.Thing))
     managers = [PatchManager(f"toy{n}") for n in range(THREADS)]

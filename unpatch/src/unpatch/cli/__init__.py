@@ -1,0 +1,53 @@
+"""The command `unpatch`: finds its commands when they are called and shows our own errors as one sentence.
+
+Nothing heavy is imported here, so that `--help` answers at once; each command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from unpatch import __version__
+from unpatch.errors import UnpatchError
+
+#: Command -> where it lives, and its line in `unpatch --help`, which therefore imports no command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "ablate": ("unpatch.cli.ablate:ablate", "Run a study: which patches can be deleted?"),
+    "report": ("unpatch.cli.report:report", "Show the evidence of a finished study again."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UnpatchError as error:
+            click.echo(f"Error: {error.message}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="unpatch")
+def main() -> None:
+    """Manage, find and ablate monkey patches, and prove which of them can be deleted.
+
+    Exit codes: 0 success, 1 a negative result, 2 wrong usage or input.
+    """

@@ -191,8 +191,11 @@ class PatchManager:
         return tuple(patch for patch in due if self._apply_one(patch, transform))
 
     def _apply_one(self, patch: Patch, transform: Transform | None) -> bool:
-        if self._skips(patch):
-            return False
+        # Under the lock even here: a function that another thread is running counts as applied, but must have returned
+        # before anything that comes after it is applied.
+        with self._lock:
+            if self._skips(patch):
+                return False
         # Modules are imported before the lock is taken: another thread may hold the lock of such an import and, from a
         # post-import hook, be waiting for ours.
         for target in patch.targets:

@@ -60,7 +60,7 @@ def _explicit_parent(target: str, module: str, names: tuple[str, ...]) -> object
 
 def _dotted_parent(target: str, path: tuple[str, ...]) -> object:
     # The longest module first: a submodule may be shadowed, as an attribute of its package, by what it defines.
-    failures: list[TargetNotFoundError] = []
+    failure: TargetNotFoundError | None = None
     for length in range(len(path), 0, -1):
         name = ".".join(path[:length])
         module = _import(target, name)
@@ -69,9 +69,8 @@ def _dotted_parent(target: str, path: tuple[str, ...]) -> object:
         try:
             return _walk(target, module, name, path[length:])
         except TargetNotFoundError as error:
-            failures.append(error)
-    # The first one got furthest, so it says most.
-    raise failures[0] if failures else TargetNotFoundError(f"target {target!r}: there is no module {path[0]!r}")
+            failure = failure or error  # the first got furthest, so it says most
+    raise failure or TargetNotFoundError(f"target {target!r}: there is no module {path[0]!r}")
 
 
 def _import(target: str, name: str) -> object | None:

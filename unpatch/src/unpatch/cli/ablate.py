@@ -1,0 +1,108 @@
+"""`unpatch ablate`: runs a study, shows its verdicts and writes the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from unpatch.ablate.trial import Event, Progress
+
+
+@click.command()
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("evidence"),
+    show_default=True,
+    help="Folder for the finished trials and the evidence.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes at once.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds that a case may take before its process is ended.",
+)
+@click.option("--resume", is_flag=True, help="Use the finished trials in --out instead of removing them.")
+@click.option("--only", metavar="ID", multiple=True, help="Judge this patch only; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON instead of the table.")
+def ablate(
+    study: Path, out: Path, jobs: int, timeout: float, resume: bool, only: tuple[str, ...], as_json: bool
+) -> None:
+    """Run a study: which patches can be deleted?
+
+    STUDY is a folder with a study.py, or a Python file. Every patch is left out once, in a fresh process, and what its
+    workloads do without it is compared with two runs with it. Exit code 0 means that the study was judged, whatever
+    the verdicts are.
+
+    \b
+    Example:
+      unpatch ablate studies/torch_npu
+      unpatch ablate studies/torch_npu --only tensor-type --out evidence/tensor-type
+    """
+    from rich.console import Console
+
+    from unpatch import report
+    from unpatch.ablate.run import run_study
+    from unpatch.report import table
+
+    with _progress(Console(stderr=True)) as progress:
+        try:
+            result = run_study(study, out, jobs=jobs, timeout=timeout, resume=resume, only=only, progress=progress)
+        except KeyboardInterrupt:
+            click.echo("Interrupted. Finished trials are kept: go on with --resume.", err=True)
+            raise
+    files = report.write(result, out)
+    if as_json:
+        click.echo(report.render(result, "json").encode(), nl=False)
+        return
+    Console().print(table.summary(result))
+    click.echo(f"Written: {', '.join(map(str, files))}", err=True)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    """Bars on a terminal; elsewhere one line for each finished trial."""
+    if not console.is_terminal:
+        yield _print_finished
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console, transient=True) as bars:
+        whole = bars.add_task("trials", total=None)
+        running: dict[str, TaskID] = {}
+        lock = Lock()
+
+        def show(event: Event) -> None:
+            with lock:
+                if event.kind == "planned":
+                    bars.update(whole, total=event.total)
+                elif event.kind == "started":
+                    running[event.trial] = bars.add_task(event.trial, total=event.total)
+                elif event.kind == "advanced":
+                    bars.update(running[event.trial], completed=event.done)
+                else:
+                    bars.advance(whole)
+                    if event.trial in running:
+                        bars.remove_task(running.pop(event.trial))
+
+        yield show
+
+
+def _print_finished(event: Event) -> None:
+    if event.kind == "finished":
+        click.echo(f"{event.trial}: {event.total} done" + (f" ({event.note})" if event.note else ""), err=True)
+    elif event.kind == "reused":
+        click.echo(f"{event.trial}: {event.total} from an earlier run", err=True)

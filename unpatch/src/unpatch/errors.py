@@ -1,0 +1,22 @@
+"""The root of all exceptions that unpatch raises on purpose.
+
+The command line shows such an exception as one sentence and leaves with its exit code; everything else is a bug and
+keeps its traceback. Standard library only: `unpatch.patches` raises these inside `import torch`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class UnpatchError(Exception):
+    """Something the user can act on; `message` says what was wrong, where, and what to do.
+
+    Subclasses set `exit_code`: 2 for wrong usage or input (the default), 1 for a negative result.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message

@@ -1,0 +1,33 @@
+"""The channels *exceptions* and *messages*: what ended a case, in words that two runs share."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from unpatch.model import ErrorInfo
+from unpatch.observe.text import normalise, qualified_name, relative_to_root, short_path
+
+
+def describe_error(exception: BaseException, root: Path) -> ErrorInfo:
+    """Type, message and place of `exception`.
+
+    `place` is the last statement below `root` on the way to the error (empty if there is none), `raised_at` the
+    innermost Python function. Neither they nor the message hold absolute paths or memory addresses.
+    """
+    place = raised_at = ""
+    for frame, line in traceback.walk_tb(exception.__traceback__):
+        file = frame.f_code.co_filename
+        relative = relative_to_root(file, root)
+        if relative is not None:
+            place = f"{relative}:{line}"
+        raised_at = f"{relative or short_path(file)}:{frame.f_code.co_qualname}"
+    return ErrorInfo(qualified_name(type(exception)), normalise(_message(exception), root), place, raised_at)
+
+
+def _message(exception: BaseException) -> str:
+    try:
+        message = str(exception)
+    except Exception as error:  # an exception whose own __str__ is broken must not end the trial
+        message = f"(no message: {qualified_name(type(error))} in __str__)"
+    return "\n".join([message, *getattr(exception, "__notes__", ())])

@@ -1,0 +1,45 @@
+"""The command line of a study: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import msgspec
+from click.testing import CliRunner
+
+from unpatch.cli import main
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(main, ["ablate", *map(str, arguments)])
+
+
+def test_it_judges_and_writes_the_evidence(write_study, tmp_path):
+    done = run(write_study(), "--out", tmp_path / "out", "--jobs", 1)
+    assert done.exit_code == 0, done.output
+    assert "inert" in done.stdout
+    assert "A, all patches: 1 done" in done.stderr
+    assert (tmp_path / "out" / "evidence.json").is_file()
+    again = run(tmp_path / "study", "--out", tmp_path / "out", "--resume")
+    assert "from an earlier run" in again.stderr
+
+
+def test_json_is_all_there_is_on_stdout(write_study, tmp_path):
+    done = run(write_study(), "--out", tmp_path / "out", "--json")
+    assert done.exit_code == 0
+    assert msgspec.json.decode(done.stdout_bytes)["patches"][0]["verdict"] == "inert"
+    assert (tmp_path / "out" / "study.sqlite").is_file()
+
+
+def test_a_study_that_cannot_be_judged_is_a_negative_result(write_study, tmp_path):
+    done = run(write_study("raise RuntimeError('broken')"), "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "RuntimeError: broken" in done.stderr
+
+
+def test_wrong_usage(write_study, tmp_path):
+    folder = write_study()
+    assert run(tmp_path / "absent").exit_code == 2
+    assert run(folder, "--jobs", 0).exit_code == 2
+    assert run(folder, "--timeout", 0).exit_code == 2
+    done = run(folder, "--out", tmp_path / "out", "--only", "absent")
+    assert done.exit_code == 2
+    assert "declares no patch absent" in done.stderr

@@ -63,8 +63,11 @@ def _check_autograd_knows_the_device() -> None:
     # later backward() on npu fails inside the engine; the smallest one shows it, before the user's work does.
     if _C.device_count() == 0:
         return
+    from torch.utils._python_dispatch import _disable_current_modes
+
     try:
-        with torch.enable_grad(), torch.inference_mode(False):
+        # Whoever records operators at this moment records the user's, not these.
+        with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
             torch.zeros((), device="npu:0", requires_grad=True).neg().backward()
     except RuntimeError as error:
         raise RuntimeError(

@@ -81,7 +81,9 @@ SHAPES = {
         def f(x):
             while True:
                 x = act(x)
-                if x:
+                if x == 1:
+                    break  #!
+                if x == 2:  #!
                     break  #!
             return x
         """,
@@ -292,8 +294,7 @@ def blocks(draw: st.DrawFn, depth: int = 2) -> str:
     lines = []
     for _ in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(["simple", "if", "ifelse", "while", "try"] if depth else ["simple"]))
-        inner = [line for line in draw(blocks(depth - 1)).splitlines()] if kind != "simple" else []
-        body = [f"    {line}" for line in inner]
+        body = [f"    {line}" for line in draw(blocks(depth - 1)).splitlines()] if kind != "simple" else []
         if kind == "simple":
             lines.append(draw(st.sampled_from(simple)))
         elif kind == "if":

@@ -4,6 +4,8 @@ Nothing here compares or judges. torch is imported only where a channel needs it
 torch can use the others.
 """
 
+from unpatch.errors import UnpatchError
 
-class ObservationError(Exception):
+
+class ObservationError(UnpatchError):
     """Something could not be observed; the message says what, and what to do."""

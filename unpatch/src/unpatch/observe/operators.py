@@ -14,7 +14,7 @@ from typing import Any
 
 from unpatch.model import ThreadRecord
 from unpatch.observe.frames import FrameCounter
-from unpatch.observe.keys import hex_keys, raw_keys
+from unpatch.observe.keys import hex_keys
 from unpatch.observe.roles import current_role
 
 #: One dispatched operator: name, device, raw dispatch keys.
@@ -47,7 +47,7 @@ class OperatorRecorder:
         except ImportError as error:
             self.note = f"torch cannot be imported ({error}), so there are no operators to record."
             return self
-        self._push = dispatch_mode.push_on_this_thread
+        self._on_this_thread = dispatch_mode.OnThisThread
         self._main = threading.get_ident()
         self._mode = (dispatch_mode.CompiledMode if self._compiled else dispatch_mode.EagerMode)(self._record)
         self._recording = True
@@ -78,12 +78,12 @@ class OperatorRecorder:
     def _enter_thread(self, frame: FrameType, event: str, arg: Any) -> None:
         """First event of a new thread: put the mode on it and give the thread back to whoever profiles it."""
         if self._recording:
-            self._push(self._mode)
+            self._local.mode = self._on_this_thread(self._mode)
         sys.setprofile(self._previous_hook)
         if self._previous_hook is not None:
             self._previous_hook(frame, event, arg)
 
-    def _record(self, operator: Any, device: str) -> None:
+    def _record(self, operator: Any, device: str, keys: tuple[int, int]) -> None:
         if not self._recording:  # a thread that outlives the recording
             return
         name = self._names.get(operator)
@@ -95,7 +95,7 @@ class OperatorRecorder:
             buffer = self._local.buffer = []
             with self._lock:
                 self._buffers.append((current_role(self._main), buffer))
-        buffer.append((name, device, raw_keys()))
+        buffer.append((name, device, keys))
 
 
 def _collect(

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Literal, Protocol
 
+import wrapt
+
 from unpatch.model import ReachRecord
 from unpatch.observe import ObservationError
 from unpatch.observe.branches import Span
@@ -23,7 +25,7 @@ from unpatch.observe.frames import FrameCounter
 from unpatch.observe.own_code import OwnCode, own_code
 from unpatch.observe.roles import current_role
 from unpatch.observe.text import short_path
-from unpatch.observe.tracing import Watch
+from unpatch.observe.tracing import Inside, Watch
 
 
 class _Patch(Protocol):
@@ -69,6 +71,7 @@ class Reach:
         self._current: _Case | None = None
         self._lock = threading.Lock()
         self._watch = Watch(self._entered)
+        wrapt.register_post_import_hook(self._keep_out, "torch._dynamo")
 
     # -------------------------------------------------------------------------------------- wrapping
     def transform(self, patch: _Patch, target: str, replacement: Any) -> Any:
@@ -114,10 +117,11 @@ class Reach:
 
                 comptime(traced)
                 return replacement(*args, **kwargs)
-            if not self._count(patch):
+            inside = self._enter(patch)
+            try:
                 return replacement(*args, **kwargs)
-            with self._watch.inside(patch):
-                return replacement(*args, **kwargs)
+            finally:
+                self._leave(inside)
 
         return watched  # type: ignore[return-value]
 
@@ -139,16 +143,26 @@ class Reach:
             self._current = None
             case.tried_compiling |= frames.attempted
 
-    def _count(self, patch: str) -> bool:
+    def _enter(self, patch: str) -> Inside | None:
+        """Count a call and trace it; None outside of a case."""
         current = self._current
         if current is None or patch not in current.patches:
-            return False
+            return None
         role = current_role(current.main)
         with self._lock:
             seen = current.patches[patch]
             seen.calls += 1
             seen.roles.add(role)
-        return True
+        return self._watch.enter(patch)
+
+    def _leave(self, inside: Inside | None) -> None:
+        if inside is not None:
+            self._watch.leave(inside)
+
+    def _keep_out(self, dynamo: Any) -> None:
+        """Dynamo, once loaded, must not take our own frames for the workload's."""
+        self._enter = dynamo.disable(self._enter)  # type: ignore[method-assign]
+        self._leave = dynamo.disable(self._leave)  # type: ignore[method-assign]
 
     def _entered(self, patch: str, code: CodeType) -> set[int] | None:
         current = self._current

@@ -5,15 +5,13 @@ The file holds bytes, not tensors: a parent can compare them bit by bit without 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from unpatch.files import write_whole
 from unpatch.model import TensorInfo
 from unpatch.observe import ObservationError
 
@@ -53,21 +51,13 @@ def raw_bytes(tensor: Tensor, name: str = "tensor") -> bytes:
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write the raw bytes of `tensors` to the safetensors file `path`, whole or not at all.
 
-    Raises ObservationError for a tensor without plain elements, or where safetensors is not installed.
+    Raises ObservationError for a tensor without plain elements, or where safetensors is not installed; WriteError where
+    the file cannot be written.
     """
     if _RESERVED in tensors:
         raise ObservationError(f"tensor {_RESERVED!r}: the file format keeps this name for itself; choose another.")
     serialise = _safetensors("safetensors.torch").save
-    content = serialise({name: _elements(tensor, name) for name, tensor in tensors.items()})
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    write_whole(path, serialise({name: _elements(tensor, name) for name, tensor in tensors.items()}))
 
 
 def load_tensors(path: Path) -> dict[str, bytes]:
@@ -89,7 +79,9 @@ def _elements(tensor: Tensor, name: str) -> Tensor:
     """The raw bytes as a uint8 tensor on the CPU."""
     import torch
 
-    return _on_cpu(tensor, name).reshape(-1).view(torch.uint8)
+    values = _on_cpu(tensor, name)
+    # A contiguous tensor of one element may still have any stride, which view() refuses.
+    return values.as_strided((values.numel(),), (1,)).view(torch.uint8)
 
 
 def _require_bytes(tensor: Tensor, name: str) -> None:

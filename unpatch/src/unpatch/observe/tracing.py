@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
@@ -19,6 +19,15 @@ TraceFunction = Any
 #: Called with a patch and a code object that was entered; returns where to put the lines that run (line numbers; for
 #: crowded code, offsets of instructions), or None to look away.
 Entered = Callable[[str, CodeType], set[int] | None]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A call of a replacement that has not returned yet."""
+
+    patch: str
+    tracer: Tracer
+    previous: TraceFunction
 
 
 class Watch:
@@ -40,9 +49,8 @@ class Watch:
         if crowded:
             self.crowded.add(id(code))
 
-    @contextmanager
-    def inside(self, patch: str) -> Iterator[None]:
-        """Trace `patch` in the calling thread, and in threads started meanwhile."""
+    def enter(self, patch: str) -> Inside:
+        """Trace `patch` in the calling thread, and in threads started meanwhile, until `leave`."""
         previous = sys.gettrace()
         if isinstance(previous, Tracer) and previous.watch is self:  # a replacement that calls another, or itself
             tracer = Tracer(self, previous.patches | {patch}, previous.previous)
@@ -50,12 +58,12 @@ class Watch:
             tracer = Tracer(self, frozenset({patch}), previous)
         self._hook_threads(patch)
         sys.settrace(tracer)
-        try:
-            yield
-        finally:
-            if sys.gettrace() is tracer:  # else the replacement set one of its own
-                sys.settrace(previous)
-            self._unhook_threads(patch)
+        return Inside(patch, tracer, previous)
+
+    def leave(self, inside: Inside) -> None:
+        if sys.gettrace() is inside.tracer:  # else the replacement set one of its own
+            sys.settrace(inside.previous)
+        self._unhook_threads(inside.patch)
 
     def _hook_threads(self, patch: str) -> None:
         # Threads may be inside at the same time: the first puts the hook in place, the last takes it away.

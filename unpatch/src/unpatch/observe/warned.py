@@ -20,7 +20,8 @@ class WarningRecorder:
         self._catch = warnings.catch_warnings(record=True)
 
     def __enter__(self) -> WarningRecorder:
-        self._caught = self._catch.__enter__() or []
+        caught = self._catch.__enter__()
+        self._caught = caught if caught is not None else []
         warnings.simplefilter("always")
         # torch's native code warns once per process; a case must not depend on the cases before it.
         self._torch = sys.modules.get("torch")

@@ -25,7 +25,7 @@ def test_it_judges_and_writes_the_evidence(write_study, tmp_path):
 def test_json_is_all_there_is_on_stdout(write_study, tmp_path):
     done = run(write_study(), "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0
-    assert msgspec.json.decode(done.stdout_bytes)["patches"][0]["verdict"] == "inert"
+    assert msgspec.json.decode(done.stdout_bytes)["study"]["patches"][0]["verdict"] == "inert"
     assert (tmp_path / "out" / "study.sqlite").is_file()
 
 

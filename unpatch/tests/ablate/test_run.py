@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -119,18 +120,16 @@ def waits_once_interrupted(case):
     out, stop = tmp_path / "out", Path(f"{counter}.stop")
 
     def interrupt(event) -> None:
-        if event.kind == "finished" and not stop.exists():
-            stop.touch()  # from now on every trial hangs
-
-    def wait_for_child(event) -> None:
-        interrupt(event)
+        """As Ctrl-C does, once the second trial hangs."""
+        if event.kind == "finished":
+            stop.touch()
         if stop.exists() and event.kind == "advanced":
             while not pids.exists():
                 time.sleep(0.01)
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(folder, out, jobs=1, progress=wait_for_child)
+        run_study(folder, out, jobs=1, progress=interrupt)
     for pid in pids.read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
@@ -226,7 +225,7 @@ HEAD = "from unpatch.patches import PatchManager\nfrom unpatch.study import Stud
         (
             None,
             "@study.workload(covers=['absent'])\ndef f(case): ...",
-            r"f names the patch 'absent'.*declared are double",
+            r"f names the patch 'absent', which is not",
         ),
         (None, "@study.probe('absent')\ndef f(probe): ...\n@study.workload()\ndef g(case): ...", r"the patch 'absent'"),
         (None, "@study.workload(params=[])\ndef f(case, x): ...", r"params is empty"),

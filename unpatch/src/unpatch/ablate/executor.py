@@ -16,7 +16,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,6 +48,7 @@ from unpatch.study import study_file
 STARTUP_SECONDS = 300.0
 EXIT_SECONDS = 10.0
 POLL_SECONDS = 0.02
+WAKE_SECONDS = 0.5
 
 
 _Advanced = Callable[[int], None]  #: told the number of results of the running child
@@ -123,13 +124,16 @@ class Executor:
         """Run trials, yielding each as it ends. Closing the iterator (or an interrupt) ends the running children."""
         self._stop.clear()
         with ThreadPoolExecutor(self._jobs, thread_name_prefix="trial") as pool:
-            futures = [pool.submit(self._run, trial) for trial in trials]
+            running = {pool.submit(self._run, trial) for trial in trials}
             try:
-                for future in as_completed(futures):
-                    yield future.result()
+                while running:
+                    # Woken now and then: only a running main thread acts on a signal that another thread received.
+                    done, running = wait(running, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield future.result()
             except BaseException:
                 self._stop.set()
-                for future in futures:
+                for future in running:
                     future.cancel()
                 raise
 

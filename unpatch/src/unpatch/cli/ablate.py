@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option("--resume", is_flag=True, help="Use the finished trials in --out instead of removing them.")
 @click.option("--only", metavar="ID", multiple=True, help="Judge this patch only; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON instead of the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print the evidence as JSON instead of the table.")
 def ablate(
     study: Path, out: Path, jobs: int, timeout: float, resume: bool, only: tuple[str, ...], as_json: bool
 ) -> None:

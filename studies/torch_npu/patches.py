@@ -16,9 +16,9 @@ from unpatch.patches import Origin, PatchManager, original
 
 manager = PatchManager("torch_npu", order=("monkey", "api", "npu"))
 
-SANITIZER = "sanitizer-autograd-keys"
-PARALLEL_APPLY = "dataparallel-parallel-apply"
-DATA_PARALLEL = "dataparallel-function"
+SANITIZER = "sanitizer-keys"
+PARALLEL_APPLY = "parallel-apply"
+DATA_PARALLEL = "data-parallel"
 TENSOR_TYPE = "tensor-type"
 MODULE_METHODS = "module-methods"
 

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import msgspec
 
@@ -39,6 +39,7 @@ from unpatch.model import ErrorInfo, Observation, ProbeRecord
 from unpatch.observe.errors import describe_error
 from unpatch.observe.keys import current_keys
 from unpatch.observe.operators import record_operators
+from unpatch.observe.own_code import code_of
 from unpatch.observe.reach import Reach
 from unpatch.observe.tensors import save_tensors
 from unpatch.observe.warned import record_warnings
@@ -76,6 +77,7 @@ def main(path: str) -> None:
             answers.write(Probed(_probe(probes[id], root)))
     else:
         cases = {case.info.id: case for case in study.cases}
+        patched = _patched(study)
         for number, id in enumerate(orders.cases):
             answers.write(Begin(id))
             _seed(orders.seed)
@@ -83,7 +85,7 @@ def main(path: str) -> None:
                 answers.write(_reach(cases[id], reach))
             else:
                 file = Path(orders.out) / f"{number:04}.safetensors"
-                answers.write(Observed(_observe(cases[id], root, file, Path(orders.base))))
+                answers.write(Observed(_observe(cases[id], root, patched, file, Path(orders.base))))
     answers.write(Done())
 
 
@@ -98,14 +100,21 @@ def _seed(seed: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------ what a case is asked
-def _observe(declared: DeclaredCase, root: Path, file: Path, base: Path) -> Observation:
+def _patched(study: Study) -> tuple[CodeType, ...]:
+    """The code of all replacements."""
+    return tuple(code for patch in study.patches.patches for write in patch.writes for code in code_of(write.replacement))
+
+
+def _observe(
+    declared: DeclaredCase, root: Path, patched: tuple[CodeType, ...], file: Path, base: Path
+) -> Observation:
     case = Case(declared.info.id)
     torch = "torch" in sys.modules
     before = current_keys() if torch else ("", "")
     operators = record_operators(declared.info.compiled) if torch else None
     started = time.perf_counter()
     with record_warnings(root) as warned, operators or contextlib.nullcontext():
-        error = _run(declared, case, root)
+        error = _run(declared, case, root, patched)
     seconds = time.perf_counter() - started
     after = current_keys() if torch else ("", "")
     if case.tensors:
@@ -127,12 +136,14 @@ def _observe(declared: DeclaredCase, root: Path, file: Path, base: Path) -> Obse
     )
 
 
-def _run(declared: DeclaredCase, case: Case, root: Path) -> ErrorInfo | None:
+def _run(
+    declared: DeclaredCase, case: Case, root: Path, patched: tuple[CodeType, ...]
+) -> ErrorInfo | None:
     """Run a case; SystemExit and KeyboardInterrupt that it raises are its own failures, and not the trial's."""
     try:
         declared.run(case)
     except BaseException as error:
-        return describe_error(error, root)
+        return describe_error(error, root, patched)
     return None
 
 

@@ -1,6 +1,8 @@
 """One study from its path to its result: describe, run the arms, compare, judge.
 
-The arms A and A′ and the reach trial run every case once and serve all patches; each patch adds one arm B.
+The arms A and A′ and the reach trial run every case once and serve all patches; each patch adds one arm B. Every arm runs
+the same cases in the same order, so that what an earlier case of the process left behind (a device that was started, a cache)
+is the same in all of them; a patch is judged by the cases that cover it.
 """
 
 from __future__ import annotations
@@ -129,9 +131,8 @@ def _plan(described: Described, patches: Sequence[PatchInfo], cases: Sequence[Ca
         Trial("probes", "probes", "probe", probes),
     ]
     for patch in patches:
-        covering = tuple(case.id for case in _covering(cases, patch))
         suppressed = (f"{described.manager}/{patch.id}",)
-        trials.append(Trial(_arm_b(described.info, patch), f"B, without {patch.id}", "observe", covering, suppressed))
+        trials.append(Trial(_arm_b(described.info, patch), f"B, without {patch.id}", "observe", every, suppressed))
     return [trial for trial in trials if trial.cases]
 
 

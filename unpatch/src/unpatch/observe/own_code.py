@@ -46,6 +46,21 @@ def own_code(function: Callable[..., Any]) -> tuple[OwnCode, ...]:
     return tuple(OwnCode(code, _branches(code, code is replacement.__code__)) for code in found.values())
 
 
+def code_of(replacement: object) -> tuple[CodeType, ...]:
+    """The code of all functions in `replacement`, which may be a function or what holds some; none for anything else."""
+    kind = type(replacement)
+    if kind is FunctionType:
+        return tuple(own.code for own in own_code(replacement))  # type: ignore[arg-type]
+    held: tuple[object, ...] = ()
+    if kind in (staticmethod, classmethod):
+        held = (replacement.__func__,)  # type: ignore[attr-defined]
+    elif kind is property:
+        held = (replacement.fget, replacement.fset, replacement.fdel)  # type: ignore[attr-defined]
+    elif kind is partial:
+        held = (replacement.func,)  # type: ignore[attr-defined]
+    return tuple(code for one in held for code in code_of(one))
+
+
 def _unwrapped(function: Callable[..., Any]) -> FunctionType:
     """The innermost Python function below decorators."""
     *_, innermost = _wrapped_chain(function)

@@ -45,7 +45,7 @@ def test_resume_runs_nothing_again(write_study, tmp_path, counter):
     second = run_study(folder, out, resume=True, progress=events.append)
     assert len(counter.read_text()) == 4
     assert second.patches == first.patches
-    assert [event.kind for event in events] == ["planned", *["reused"] * 4]
+    assert [event.kind for event in events] == ["planned", *["reused"] * 4, "planned"]
 
 
 def test_a_plain_run_begins_anew(write_study, tmp_path, counter):
@@ -167,6 +167,25 @@ def test_only_runs_the_cases_of_the_patches_asked_for(write_study, tmp_path):
 def test_only_refuses_what_is_not_declared(write_study, tmp_path):
     with pytest.raises(UnknownPatchError, match="declares no patch absent; it declares double"):
         run_study(write_study(), tmp_path / "out", only=["absent"])
+
+
+def test_a_difference_that_the_other_cases_made_is_not_blamed_on_the_patch(write_study, tmp_path):
+    """`counts` runs alone in arm B, so that the library remembers nothing there."""
+    body = """
+    @study.workload(covers=["unrelated"])
+    def remembers(case):
+        library.memory = 1
+
+    @study.workload(covers=["double"])
+    def counts(case):
+        case.output("y", (library.double(2), getattr(library, "memory", 0)))
+
+    unrelated = manager.declare(id="unrelated", group="all", title="Unrelated", reason="covered by the other case")
+    unrelated.add("library.x", 1)
+    """
+    result = run_study(write_study(body), tmp_path / "out")
+    assert verdicts(result)["double"] == "inert"
+    assert result.trials == 3 + 2 + 1
 
 
 def test_a_single_file_is_a_study(write_study, tmp_path):

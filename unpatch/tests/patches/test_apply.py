@@ -100,7 +100,7 @@ def test_a_revert_that_is_refused_half_way_changes_nothing(manager, toy):
     toy.Rock = Stubborn("Rock", (), {})
     patch = manager.declare(id="p", group="api", reason="r")
     patch.add(f"{toy.__name__}.Rock.flag", 1)
-    (value,) = _replacing(manager, "q", f"{toy.__name__}.greet")
+    (value,) = _replacing(manager, "q", f"{toy.__name__}.greet", group="later")
     patch.replace(f"{toy.__name__}.greet", len)
     patch.replace(f"{toy.__name__}.greet", print)
     manager.apply_all()

@@ -122,3 +122,12 @@ def test_files_outside_of_the_root_are_named_by_import_path(manager, tmp_path):
     patch = manager.declare(id="q", group="api", reason="r")
     patch.replace("toy.f", pytest.Session.listchain)
     assert describe(patch, tmp_path).source.startswith("_pytest/nodes.py:")
+
+
+def test_a_file_that_nothing_leads_to_is_named_without_its_folder(manager, tmp_path):
+    path = tmp_path / "loose.py"
+    path.write_text("def f():\n    return 1\n")
+    space = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    manager.declare(id="p", group="api", reason="r").replace("toy.f", space["f"])
+    assert describe(manager.get("p"), tmp_path / "study").source == "loose.py:1"

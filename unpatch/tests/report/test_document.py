@@ -165,7 +165,7 @@ def test_a_case_that_concludes_nothing_is_shown_and_marked() -> None:
     one = case("a", "one", arms=failed, verdict="nothing")
     result = of(patch("a", "inert", "Alike.", (one, case("a", "two"))))
     comparison = said(result, "Comparison per case")
-    assert "nothing (says nothing)" in comparison
+    assert "nothing (no conclusion)" in comparison
     assert "1 of 2 cases failed both with and without the patch" in comparison
     assert "a: fails with and without the patch, so not compared: one" in said(result, "What is not covered")
 

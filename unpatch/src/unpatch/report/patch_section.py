@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from unpatch.model import ArmSummary, CaseResult, ChannelResult, ErrorInfo, PatchResult, ProbeRecord, ReachRecord
+from unpatch.model import ArmSummary, CaseResult, ErrorInfo, PatchResult, ProbeRecord, ReachRecord
 from unpatch.report.blocks import (
     Badge,
     Block,
@@ -140,36 +140,22 @@ def _comparison(patch: PatchResult) -> Section:
     blocks: list[Block] = [Paragraph(intro), Table(head, tuple(map(_case_row, patch.cases)))]
     if silent:
         failed = f"{silent} of {count(len(patch.cases), 'case')} failed both with and without the patch"
-        blocks.append(Paragraph(inline(f"{failed}; such a case says nothing.")))
+        blocks.append(Paragraph(inline(f"{failed}; nothing is concluded from such a case.")))
     blocks += [_case_details(case) for case in patch.cases if not _uneventful(case)]
     return Section("Comparison per case", tuple(blocks))
 
 
-def _arm(case: CaseResult, arm: str) -> ArmSummary | None:
-    return next((a for a in case.arms if a.arm == arm), None)
-
-
-def _channel(case: CaseResult, name: str) -> ChannelResult | None:
-    return next((c for c in case.channels if c.channel == name), None)
-
-
 def _case_row(case: CaseResult) -> Row:
-    outcomes = (_outcome(_arm(case, arm)) for arm in ("A", "A'", "B"))
-    channels = (_channel(case, name) for name in CHANNELS)
+    outcomes = {arm.arm: words(arm.outcome) for arm in case.arms}
+    channels = {channel.channel: channel.verdict for channel in case.channels}
     return Row(
         (
             inline(Mono(case.case), " compiled" if case.compiled else ""),
-            *outcomes,
-            *(inline(cell(channel.verdict)) if channel else () for channel in channels),
-            inline(badge(case.verdict), " (says nothing)" if case.verdict in _SILENT else ""),
+            *(inline(outcomes.get(arm, "not run")) for arm in ("A", "A'", "B")),
+            *(inline(cell(channels.get(channel, "not_compared"))) for channel in CHANNELS),
+            inline(badge(case.verdict), " (no conclusion)" if case.verdict in _SILENT else ""),
         )
     )
-
-
-def _outcome(arm: ArmSummary | None) -> Inline:
-    if arm is None:
-        return inline("not run")
-    return inline(words(arm.outcome), *inline(": ", Mono(arm.error.type.rpartition(".")[2])) if arm.error else ())
 
 
 def _uneventful(case: CaseResult) -> bool:

@@ -123,7 +123,7 @@ def test_what_a_workload_does_to_its_process_costs_nothing(result, id):
 
 @pytest.mark.parametrize("exception", ["SystemExit", "KeyboardInterrupt"])
 def test_an_exit_of_the_workload_is_its_own_failure(result, exception):
-    ended = arm(result, "A", "same", f"leaves[<class '{exception}'>]")
+    ended = arm(result, "A", "same", f"leaves[{exception}]")
     assert (ended.outcome, ended.error.type) == ("failed", f"builtins.{exception}")
 
 

@@ -252,6 +252,7 @@ HEAD = "from unpatch.patches import PatchManager\nfrom unpatch.study import Stud
         (None, "for _ in 1, 2:\n    @study.workload()\n    def f(case): ...", r"two cases are named 'f'"),
         (None, "for _ in 1, 2:\n    @study.probe('double')\n    def f(probe): ...", r"two probes are named 'f'"),
         (None, "@study.workload(covers='double')\ndef f(case): ...", r"one string; give a list"),
+        (None, "@study.workload(params=[object()])\ndef f(case, x): ...", r"give params as a mapping"),
         (None, "@study.workload(params='ab')\ndef f(case, x): ...", r"one string; give a list"),
     ],
 )

@@ -316,11 +316,18 @@ def _parameters(
         return [("", ())]
     if isinstance(params, str):
         raise StudyError(f"{function.__name__}: params={params!r} is one string; give a list.")
-    named = params.items() if isinstance(params, Mapping) else [(str(param), param) for param in params]
+    named = params.items() if isinstance(params, Mapping) else [(_name(param), param) for param in params]
     cases: list[tuple[str, tuple[object, ...]]] = [(f"[{name}]", (param,)) for name, param in named]
     if not cases:
         raise StudyError(f"{function.__name__}: params is empty, so that the workload would never run.")
     return cases
+
+
+def _name(param: object) -> str:
+    name = str(getattr(param, "__name__", param))
+    if _ADDRESS.search(name):
+        raise StudyError(f"{name} has another name in each process; give params as a mapping from names to values.")
+    return name
 
 
 def _call(function: Callable[..., object], arguments: tuple[object, ...]) -> Callable[[Case], object]:

@@ -123,7 +123,7 @@ def test_what_a_workload_does_to_its_process_costs_nothing(result, id):
 
 @pytest.mark.parametrize("exception", ["SystemExit", "KeyboardInterrupt"])
 def test_an_exit_of_the_workload_is_its_own_failure(result, exception):
-    ended = arm(result, "A", "same", f"leaves[<class '{exception}'>]")
+    ended = arm(result, "A", "same", f"leaves[{exception}]")
     assert (ended.outcome, ended.error.type) == ("failed", f"builtins.{exception}")
 
 
@@ -214,7 +214,8 @@ def test_the_circumstances_name_no_place_of_this_machine(result, out):
     assert str(out) not in told
     assert str(STUDY) not in told
     assert result.environment["seed"] == "7"
-    assert result.trials == 3 + 1 + 14  # A, A′, reach; probes; an arm B for each covered patch
+    # A, A′, reach; probes; an arm B for each covered patch; a control for each that makes a difference
+    assert result.trials == 3 + 1 + 14 + 7
 
 
 def test_artefacts_carry_checksums_of_what_is_there(result, out):
@@ -227,10 +228,10 @@ def test_artefacts_carry_checksums_of_what_is_there(result, out):
 
 def test_progress_tells_of_every_trial_and_case(result, events):
     assert events[0].kind == "planned"
-    assert events[0].total == result.trials
+    assert [event.total for event in events if event.kind == "planned"] == [18, result.trials]
     finished = [event for event in events if event.kind == "finished"]
     assert len(finished) == result.trials
-    advanced = [event.done for event in events if event.kind == "advanced" and event.trial.startswith("A,")]
+    advanced = [event.done for event in events if event.kind == "advanced" and event.trial == "A, all patches"]
     assert advanced == sorted(advanced)
-    (whole,) = [event for event in finished if event.trial.startswith("A,")]
+    (whole,) = [event for event in finished if event.trial == "A, all patches"]
     assert "killed crashed" in whole.note

@@ -45,7 +45,7 @@ def test_resume_runs_nothing_again(write_study, tmp_path, counter):
     second = run_study(folder, out, resume=True, progress=events.append)
     assert len(counter.read_text()) == 4
     assert second.patches == first.patches
-    assert [event.kind for event in events] == ["planned", *["reused"] * 4]
+    assert [event.kind for event in events] == ["planned", *["reused"] * 4, "planned"]
 
 
 def test_a_plain_run_begins_anew(write_study, tmp_path, counter):
@@ -169,6 +169,25 @@ def test_only_refuses_what_is_not_declared(write_study, tmp_path):
         run_study(write_study(), tmp_path / "out", only=["absent"])
 
 
+def test_a_difference_that_the_other_cases_made_is_not_blamed_on_the_patch(write_study, tmp_path):
+    """`counts` runs alone in arm B, so that the library remembers nothing there."""
+    body = """
+    @study.workload(covers=["unrelated"])
+    def remembers(case):
+        library.memory = 1
+
+    @study.workload(covers=["double"])
+    def counts(case):
+        case.output("y", (library.double(2), getattr(library, "memory", 0)))
+
+    unrelated = manager.declare(id="unrelated", group="all", title="Unrelated", reason="covered by the other case")
+    unrelated.add("library.x", 1)
+    """
+    result = run_study(write_study(body), tmp_path / "out")
+    assert verdicts(result)["double"] == "inert"
+    assert result.trials == 3 + 2 + 1
+
+
 def test_a_single_file_is_a_study(write_study, tmp_path):
     file = write_study().joinpath("study.py").rename(tmp_path / "study" / "small_study.py")
     assert verdicts(run_study(file, tmp_path / "out")) == {"double": "inert"}
@@ -233,6 +252,7 @@ HEAD = "from unpatch.patches import PatchManager\nfrom unpatch.study import Stud
         (None, "for _ in 1, 2:\n    @study.workload()\n    def f(case): ...", r"two cases are named 'f'"),
         (None, "for _ in 1, 2:\n    @study.probe('double')\n    def f(probe): ...", r"two probes are named 'f'"),
         (None, "@study.workload(covers='double')\ndef f(case): ...", r"one string; give a list"),
+        (None, "@study.workload(params=[object()])\ndef f(case, x): ...", r"give params as a mapping"),
         (None, "@study.workload(params='ab')\ndef f(case, x): ...", r"one string; give a list"),
     ],
 )

@@ -210,6 +210,12 @@ def test_because_gives_calls_cases_and_what_was_concluded():
     )
 
 
+def test_because_does_not_count_calls_where_reach_is_unknown():
+    assert patch_verdict([case("harmful")], reached(0, unknown=1)).because.startswith("Reach unknown in 1 case; ")
+    two = patch_verdict([case("inert"), case("inert")], reached(0, unknown=1, cases=2)).because
+    assert two.startswith("No call seen in 1 case, reach unknown in 1 case; ")
+
+
 def test_because_says_that_no_case_concludes():
     assert "no case concludes anything" in patch_verdict([case("nothing")], reached()).because
     assert "No workload covers this patch" in patch_verdict([], reached()).because

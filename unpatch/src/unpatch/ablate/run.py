@@ -1,8 +1,7 @@
 """One study from its path to its result: describe, run the arms, compare, judge.
 
-The arms A and A′ and the reach trial run every case once and serve all patches; each patch adds one arm B. Every arm runs
-the same cases in the same order, so that what an earlier case of the process left behind (a device that was started, a cache)
-is the same in all of them; a patch is judged by the cases that cover it.
+The arms A and A′ and the reach trial run every case once and serve all patches; each patch adds one arm B. Where A and
+B differ although B ran fewer cases, a control (A with B's cases) makes sure that the patch made the difference.
 """
 
 from __future__ import annotations
@@ -90,7 +89,9 @@ def run_study(
         path, out, environment=info.environment, seed=info.seed, jobs=jobs, timeout=timeout, progress=progress
     )
     with contextlib.closing(Store(out, _fingerprint(described, timeout), resume=resume)) as store:
-        results = _run_trials(executor, store, trials, progress)
+        results = _run_trials(executor, store, trials, progress, 0)
+        controls = _controls(_Judge(out, results), patches, cases, info)
+        results |= _run_trials(executor, store, controls, progress, len(results))
     judge = _Judge(out, results)
     return StudyResult(
         info=info,
@@ -131,8 +132,9 @@ def _plan(described: Described, patches: Sequence[PatchInfo], cases: Sequence[Ca
         Trial("probes", "probes", "probe", probes),
     ]
     for patch in patches:
+        covering = tuple(case.id for case in _covering(cases, patch))
         suppressed = (f"{described.manager}/{patch.id}",)
-        trials.append(Trial(_arm_b(described.info, patch), f"B, without {patch.id}", "observe", every, suppressed))
+        trials.append(Trial(_arm_b(described.info, patch), f"B, without {patch.id}", "observe", covering, suppressed))
     return [trial for trial in trials if trial.cases]
 
 
@@ -142,10 +144,35 @@ def _arm_b(info: StudyInfo, patch: PatchInfo) -> str:
     return f"b-{info.patches.index(patch) + 1:03}-{readable}"
 
 
+def _controls(judge: _Judge, patches: Sequence[PatchInfo], cases: Sequence[CaseInfo], info: StudyInfo) -> list[Trial]:
+    """A once more for each patch that seems to make a difference, with the same cases as its arm B.
+
+    Cases of one process can depend on those before them (caches, lazy initialisation), and B ran fewer.
+    """
+    controls = {}
+    for patch in patches:
+        covering = _covering(cases, patch)
+        differs = any(case.verdict in _DIFFERENCES for case in judge.patch(patch, covering, info).cases)
+        if differs and len(covering) < len(cases):
+            control = _control(covering)
+            controls[control.name] = control  # patches that the same cases cover share one
+    return list(controls.values())
+
+
+_DIFFERENCES = ("required", "behavioural", "harmful", "error_changed")
+
+
+def _control(covering: Sequence[CaseInfo]) -> Trial:
+    ids = tuple(case.id for case in covering)
+    digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:8]
+    return Trial(f"control-{digest}", f"A, control {digest}", "observe", ids)
+
+
 def _run_trials(
-    executor: Executor, store: Store, trials: Sequence[Trial], progress: Progress
+    executor: Executor, store: Store, trials: Sequence[Trial], progress: Progress, before: int
 ) -> dict[str, TrialResult]:
-    progress(Event("planned", "", 0, len(trials)))
+    """Run what the store has not got. `before` is the number of trials that the study has run until now."""
+    progress(Event("planned", "", before, before + len(trials)))
     results: dict[str, TrialResult] = {}
     due = []
     for trial in trials:
@@ -172,7 +199,8 @@ class _Judge:
         self._noise: dict[str, dict[Channel, Comparison]] = {}
 
     def patch(self, patch: PatchInfo, cases: Sequence[CaseInfo], info: StudyInfo) -> PatchResult:
-        judged = tuple(self._case(patch, case, _arm_b(info, patch)) for case in cases)
+        arm_a = _control(cases).name if _control(cases).name in self._results else "a"
+        judged = tuple(self._case(patch, case, arm_a, _arm_b(info, patch)) for case in cases)
         reach = summarise_reach([case.reach for case in judged])
         judgement = patch_verdict(judged, reach)
         return PatchResult(
@@ -187,10 +215,10 @@ class _Judge:
             listed=tuple(line for case in judged for line in _listed(case)),
         )
 
-    def _case(self, patch: PatchInfo, case: CaseInfo, arm_b: str) -> CaseResult:
-        a, a2, b = (self._results[name].observations[case.id] for name in ("a", "a-again", arm_b))
+    def _case(self, patch: PatchInfo, case: CaseInfo, arm_a: str, arm_b: str) -> CaseResult:
+        a, a2, b = (self._results[name].observations[case.id] for name in (arm_a, "a-again", arm_b))
         if case.id not in self._noise:
-            self._noise[case.id] = compare(a, a2, self._out)
+            self._noise[case.id] = compare(self._results["a"].observations[case.id], a2, self._out)
         channels = channel_results(a, b, self._noise[case.id], compare(a, b, self._out))
         return CaseResult(
             case=case.id,

@@ -178,8 +178,10 @@ def _reach_words(reach: ReachSummary) -> str:
         words = f"Called {_count(reach.calls, 'time')} in {reach.cases_reached} of {_count(reach.cases, 'case')}"
         if reach.branches:
             words += f", {reach.branches_run or 'none'} of {_count(reach.branches, 'branch line')} of its own ran"
+    elif reach.cases_unknown == reach.cases:
+        return f"Reach unknown in {_count(reach.cases, 'case')}"
     else:
-        words = f"No call seen in {_count(reach.cases, 'case')}"
+        words = f"No call seen in {_count(reach.cases - reach.cases_unknown, 'case')}"
     if reach.compiled == "traced":
         words += ", traced into a compiled region"
     elif reach.compiled == "unknown":

@@ -52,7 +52,7 @@ check: setup
 
 # One torch thread a worker: the workers share the cores.
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadscope
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done

@@ -14,8 +14,9 @@ from statistics import median
 
 import torch
 import torch.nn.functional as F
-import torch_vnpu  # noqa: F401
 from torch import nn
+
+import torch_vnpu  # noqa: F401
 
 Step = Callable[[], object]
 DEVICES = ("cpu", "npu")

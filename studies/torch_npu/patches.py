@@ -12,6 +12,7 @@ from torch._utils import ExceptionWrapper, _get_all_device_indices, _get_availab
 from torch.nn.parallel.parallel_apply import get_a_var
 from torch.nn.parallel.replicate import replicate
 from torch.nn.parallel.scatter_gather import gather, scatter_kwargs
+
 from unpatch.patches import Origin, PatchManager, original
 
 manager = PatchManager("torch_npu", order=("monkey", "api", "npu"))

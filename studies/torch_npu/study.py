@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from patches import DATA_PARALLEL, MODULE_METHODS, PARALLEL_APPLY, SANITIZER, TENSOR_TYPE, enable_autograd, manager
 from torch import nn
+
 from torch_vnpu import sanitizer
 from torch_vnpu.sanitizer import StreamCheckMode
 from unpatch.study import Study
@@ -74,9 +75,9 @@ OPERATORS = {
 def under_sanitizer(case, operator):
     """One of the five operators of the list, forward and backward on npu, with the sanitizer's dispatch mode on."""
     make, apply = operator
-    leaf = make()
     sanitizer.enable_npu_sanitizer()
     try:
+        leaf = make()
         result = apply(leaf)
         result.sum().backward()
     finally:
@@ -89,7 +90,9 @@ def under_sanitizer(case, operator):
 def training_under_sanitizer(case):
     """Two training steps of a small network that uses all five operators, with the sanitizer's dispatch mode on."""
     torch.manual_seed(1)
-    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)).npu()
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    ).npu()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     images, targets = torch.randn(4, 3, 8, 8), torch.arange(4) % 3
     sanitizer.enable_npu_sanitizer()

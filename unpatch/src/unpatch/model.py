@@ -17,9 +17,7 @@ ChannelVerdict = Literal["inert", "behavioural", "inconclusive", "harmful", "req
 #: What one case says about one patch. `nothing`: it fails alike with and without the patch. `error_changed`: it fails in
 #: both arms with another type, place or text.
 CaseVerdict = Literal["required", "behavioural", "inconclusive", "harmful", "inert", "error_changed", "nothing"]
-PatchVerdict = Literal[
-    "required", "behavioural", "inconclusive", "harmful", "inert", "unreached", "branch_unreachable"
-]
+PatchVerdict = Literal["required", "behavioural", "inconclusive", "harmful", "inert", "unreached", "branch_unreachable"]
 #: Channels that decide a verdict; `messages` and `warnings` are listed beside it and never outrank it.
 DECIDING: tuple[Channel, ...] = ("operators", "keys", "tensors", "exceptions")
 LISTED: tuple[Channel, ...] = ("messages", "warnings")

@@ -16,7 +16,7 @@ def test_it_judges_and_writes_the_evidence(write_study, tmp_path):
     done = run(write_study(), "--out", tmp_path / "out", "--jobs", 1)
     assert done.exit_code == 0, done.output
     assert "inert" in done.stdout
-    assert "A, all patches: 1 done" in done.stderr
+    assert "A, all patches: 1 passed" in done.stderr
     assert (tmp_path / "out" / "evidence.json").is_file()
     again = run(tmp_path / "study", "--out", tmp_path / "out", "--resume")
     assert "from an earlier run" in again.stderr

@@ -102,12 +102,12 @@ def _seed(seed: int) -> None:
 # ------------------------------------------------------------------------------------------ what a case is asked
 def _patched(study: Study) -> tuple[CodeType, ...]:
     """The code of all replacements."""
-    return tuple(code for patch in study.patches.patches for write in patch.writes for code in code_of(write.replacement))
+    return tuple(
+        code for patch in study.patches.patches for write in patch.writes for code in code_of(write.replacement)
+    )
 
 
-def _observe(
-    declared: DeclaredCase, root: Path, patched: tuple[CodeType, ...], file: Path, base: Path
-) -> Observation:
+def _observe(declared: DeclaredCase, root: Path, patched: tuple[CodeType, ...], file: Path, base: Path) -> Observation:
     case = Case(declared.info.id)
     torch = "torch" in sys.modules
     before = current_keys() if torch else ("", "")
@@ -136,9 +136,7 @@ def _observe(
     )
 
 
-def _run(
-    declared: DeclaredCase, case: Case, root: Path, patched: tuple[CodeType, ...]
-) -> ErrorInfo | None:
+def _run(declared: DeclaredCase, case: Case, root: Path, patched: tuple[CodeType, ...]) -> ErrorInfo | None:
     """Run a case; SystemExit and KeyboardInterrupt that it raises are its own failures, and not the trial's."""
     try:
         declared.run(case)

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -336,11 +337,12 @@ def _collect(
 
 
 def _note(result: TrialResult) -> str:
-    """The cases that did not pass, those that ended their process first."""
+    """How many cases passed and failed, and which of them ended their process. That a case fails may be its purpose."""
+    outcomes = Counter(observation.outcome for observation in result.observations.values())
+    counts = [f"{outcomes[outcome]} {outcome}" for outcome in ("passed", "failed") if outcomes[outcome]]
     ended = sorted(
         f"{case} {observation.outcome.replace('_', ' ')}"
         for case, observation in result.observations.items()
-        if observation.outcome != "passed"
+        if observation.outcome in ("crashed", "timed_out")
     )
-    ended.sort(key=lambda words: words.endswith("failed"))
-    return ", ".join(ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")
+    return ", ".join([*counts, *ended[:3]]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")

@@ -39,7 +39,7 @@ class Event(Struct, frozen=True):
     trial: str  #: a trial's title
     done: int = 0  #: cases done
     total: int = 0  #: cases of the trial
-    note: str = ""  #: the cases that did not pass, once finished
+    note: str = ""  #: outcomes, once finished
 
 
 Progress = Callable[[Event], None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from unpatch.ablate.trial import Event, Progress
+
+_PIPE_WIDTH = 150  #: characters; where nobody's terminal limits it, the table shows every channel as a column
 
 
 @click.command()
@@ -66,7 +70,7 @@ def ablate(
     if as_json:
         click.echo(report.render(result, "json").encode(), nl=False)
         return
-    Console().print(table.summary(result))
+    Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH).print(table.summary(result))
     click.echo(f"Written: {', '.join(map(str, files))}", err=True)
 
 
@@ -103,6 +107,6 @@ def _progress(console: Console) -> Iterator[Progress]:
 
 def _print_finished(event: Event) -> None:
     if event.kind == "finished":
-        click.echo(f"{event.trial}: {event.total} done" + (f" ({event.note})" if event.note else ""), err=True)
+        click.echo(f"{event.trial}: {event.note or f'{event.total} done'}", err=True)
     elif event.kind == "reused":
         click.echo(f"{event.trial}: {event.total} from an earlier run", err=True)

@@ -99,7 +99,8 @@ def _channels(patch: PatchResult) -> Text:
 
 
 def _what(patch: PatchResult) -> tuple[Text, ...]:
-    return Text(patch.patch.id), Text(reached(patch.reach)), Text(own_branch(patch.reach))
+    # One remark a line: the column stays narrow enough for the channels to stand beside it.
+    return Text(patch.patch.id), Text(reached(patch.reach).replace("; ", ";\n")), Text(own_branch(patch.reach))
 
 
 def _so(patch: PatchResult) -> tuple[Text, ...]:

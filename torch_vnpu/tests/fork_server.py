@@ -18,7 +18,6 @@ def run(code: str, env: dict[str, str]) -> dict[str, object]:
             os.dup2(err.fileno(), 2)
             os.environ.update(env)
             status = 0
-            sys.stdin = open(os.devnull)
             try:
                 exec(compile(code, "<snippet>", "exec"), {"__name__": "__main__"})
             except SystemExit:

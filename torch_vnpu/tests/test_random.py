@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -89,7 +90,7 @@ def test_a_state_is_put_back(device):
 
 def test_fork_rng_restores_all_devices():
     states = torch.npu.get_rng_state_all()
-    with torch.random.fork_rng(device_type="npu"):
+    with torch.random.fork_rng(range(2), device_type="npu"):
         torch.manual_seed(77)
         torch.rand(3, device="npu:0")
         torch.rand(3, device="npu:1")
@@ -104,9 +105,8 @@ def test_a_generator_of_another_device_is_refused():
     for device, own, other in (("npu:0", "npu:0", "npu:1"), ("npu:1", "npu:1", "npu:0"), ("npu", "npu:0", "npu:1")):
         foreign = torch.Generator(other)
         state = foreign.get_state()
-        refused(lambda: torch.rand(2, device=device, generator=foreign), f"generator of device {own}.*{other}")
-        refused(lambda: torch.empty(2, device=device).normal_(generator=foreign), f"generator of device {own}.*{other}")
-        refused(lambda: torch.randperm(2, device=device, generator=foreign), f"generator of device {own}.*{other}")
+        for draw in DRAWS.values():
+            refused(partial(draw, device, foreign), f"generator of device {own}.*{other}")
         assert torch.equal(foreign.get_state(), state)
     refused(lambda: torch.rand(2, device="npu", generator=torch.Generator()), "'npu' device type.*'cpu'")
     refused(lambda: torch.rand(2, generator=torch.Generator("npu")), "'cpu' device type.*'npu'")

@@ -5,6 +5,8 @@ import threading
 import pytest
 import torch
 
+from torch_vnpu import _C
+
 
 def _ids(stream):
     return stream.device_index, stream.stream_id
@@ -13,7 +15,11 @@ def _ids(stream):
 def test_the_default_stream_is_number_0_of_each_device_and_current():
     for index in range(2):
         assert _ids(torch.npu.default_stream(index)) == (index, 0)
-        assert torch.npu.current_stream(index) == torch.npu.default_stream(index) == torch.accelerator.current_stream(index)
+        assert (
+            torch.npu.current_stream(index)
+            == torch.npu.default_stream(index)
+            == torch.accelerator.current_stream(index)
+        )
 
 
 def test_new_streams_have_ids_of_their_own_on_their_device():
@@ -104,17 +110,15 @@ def test_work_on_a_stream_is_complete_when_it_is_asked():
 
 
 def test_backward_runs_on_the_streams_of_the_forward():
-    import torch_vnpu._C as native
-
     stream, seen = torch.npu.Stream(), []
     x = torch.ones(2, device="npu", requires_grad=True)
     with torch.npu.stream(stream):
         y = x.exp()
-    id = native.subscribe(lambda kind, device, stream, name, *_: seen.append((name, stream)), ["launch"])
+    id = _C.subscribe(lambda kind, device, stream, name, *_: seen.append((name, stream)), ["launch"])
     try:
         y.sum().backward()
     finally:
-        native.unsubscribe(id)
+        _C.unsubscribe(id)
     assert ("aten::mul.Tensor", stream.stream_id) in seen  # the backward of exp
 
 

@@ -27,7 +27,8 @@ def check_device_conflicts() -> None:
     if name not in (_UNNAMED, DEVICE_NAME):
         raise RuntimeError(
             f"torch_vnpu cannot register the device '{DEVICE_NAME}': another backend has registered the device "
-            f"'{name}', and torch has room for one. Uninstall one of the two, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want"
+            f"'{name}', and torch has room for one. Uninstall one of the two, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and "
+            "import the one you want"
         )
     if name == DEVICE_NAME or hasattr(torch, DEVICE_NAME):
         raise RuntimeError(

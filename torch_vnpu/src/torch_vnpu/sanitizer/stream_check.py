@@ -36,6 +36,7 @@ class Launch(NamedTuple):
 #: Takes each launch, on the thread that dispatches it.
 Checker = Callable[[Launch], None]
 
+
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value

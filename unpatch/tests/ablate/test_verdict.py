@@ -155,6 +155,14 @@ def test_unrecorded_operators_leave_the_other_channels_to_decide():
     assert channels["operators"] == ChannelResult("operators", "not_compared", without["operators_note"])
 
 
+@pytest.mark.parametrize("unrecorded", [(True, True, False), (False, False, True), (True, False, False)])
+def test_what_could_not_be_recorded_is_no_failure_of_the_case(unrecorded):
+    broken = seen(outcome="failed", error=ErrorInfo("E", "text", "", ""), unrecorded="the disk is full")
+    said, channels = judge(*(broken if here else seen() for here in unrecorded))
+    assert said == "inconclusive"
+    assert "the disk is full" in channels["exceptions"].detail
+
+
 # ------------------------------------------------------------------------------------------ patches
 def case(verdict: CaseVerdict, name: str = "case", reach: ReachRecord | None = None) -> CaseResult:
     return CaseResult(name, "", False, (), (), verdict, reach)
@@ -171,13 +179,19 @@ PATCHES = [
     (["inconclusive", "harmful", "inert"], reached(), "inconclusive", False),
     (["harmful", "inert", "nothing", "error_changed"], reached(), "harmful", True),
     (["inert", "nothing", "error_changed"], reached(), "inert", True),
+    # An error that changes without a call is changed by applying the patch: it acts.
+    (["inert", "error_changed"], reached(0), "inert", True),
+    (["inert", "error_changed"], reached(3, branches=2), "inert", True),
     (["nothing"], reached(), "inconclusive", False),
     (["error_changed", "nothing"], reached(), "inconclusive", False),
     ([], reached(0, cases=0), "inconclusive", False),
     (["inert"], reached(0), "unreached", True),
-    (["nothing"], reached(0), "unreached", True),
+    (["inert", "nothing"], reached(0), "unreached", True),
+    # Cases that fail before they come to the patch say nothing of it.
+    (["nothing"], reached(0), "inconclusive", False),
+    (["error_changed"], reached(0), "inconclusive", False),
     (["inert"], reached(3, branches=2), "branch_unreachable", True),
-    (["nothing"], reached(3, branches=2), "branch_unreachable", True),
+    (["nothing"], reached(3, branches=2), "inconclusive", False),
     (["inert"], reached(3, branches=2, run=1), "inert", True),
     (["nothing"], reached(3, branches=2, run=1), "inconclusive", False),
     # Reach does not overrule a difference.
@@ -200,6 +214,16 @@ PATCHES = [
 def test_patch(cases, reach, verdict, removable):
     judgement = patch_verdict([case(said) for said in cases], reach)
     assert (judgement.verdict, judgement.removable) == (verdict, removable)
+
+
+@pytest.mark.parametrize("said", ["required", "inert", "harmful", "nothing"])
+def test_arms_that_did_not_differ_in_the_patch_conclude_nothing(said):
+    judgement = patch_verdict([case(said)], reached(), not_ablated="It was applied in no arm.")
+    assert (judgement.verdict, judgement.removable, judgement.because) == (
+        "inconclusive",
+        False,
+        "It was applied in no arm.",
+    )
 
 
 def test_because_gives_calls_cases_and_what_was_concluded():

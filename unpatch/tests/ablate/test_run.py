@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ def test_a_study_that_cannot_be_imported_costs_no_evidence(write_study, tmp_path
     assert (out / "study.sqlite").exists()
 
 
-def test_an_interrupt_keeps_finished_trials_and_ends_children(write_study, tmp_path, counter, monkeypatch):
+def test_an_interrupt_keeps_finished_trials_and_ends_children(write_study, tmp_path, counter, monkeypatch, request):
     pids = tmp_path / "pids"
     monkeypatch.setenv("PIDS", str(pids))
     folder = write_study(
@@ -188,6 +189,10 @@ def waits_once_interrupted(case):
                 time.sleep(0.01)
             signal.raise_signal(signal.SIGINT)
 
+    # A shell that starts the tests in the background has SIGINT ignored, and so would the tests.
+    request.addfinalizer(
+        partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+    )
     with pytest.raises(KeyboardInterrupt):
         run_study(folder, out, jobs=1, progress=interrupt)
     for pid in pids.read_text().split():

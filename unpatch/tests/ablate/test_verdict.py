@@ -226,6 +226,28 @@ def test_arms_that_did_not_differ_in_the_patch_conclude_nothing(said):
     )
 
 
+@pytest.mark.parametrize("says_nothing", ["nothing", "error_changed"])
+@pytest.mark.parametrize(
+    ("concluding", "failing", "verdict"),
+    [
+        # What a case that concludes saw of the patch, what the failing one saw.
+        ((0, 0, 0), (1, 0, 0), "inconclusive"),  # called in the failing one alone
+        ((1, 2, 0), (1, 2, 1), "inconclusive"),  # its branch ran there alone
+        ((1, 2, 1), (1, 2, 2), "inert"),
+        ((1, 0, 0), (1, 0, 0), "inert"),
+    ],
+)
+def test_agreement_of_cases_in_which_a_patch_does_nothing_is_no_evidence(says_nothing, concluding, failing, verdict):
+    def seen(calls: int, branches: int, run: int) -> ReachRecord:
+        return record(calls, branches, [f"f.py:{line}" for line in range(run)])
+
+    cases = [case("inert", "agrees", seen(*concluding)), case(says_nothing, "fails", seen(*failing))]
+    judgement = patch_verdict(cases, summarise_reach([one.reach for one in cases]))
+    assert judgement.verdict == verdict
+    assert judgement.removable == (verdict == "inert")
+    assert ("conclude nothing" in judgement.because) == (verdict == "inconclusive")
+
+
 def test_because_gives_calls_cases_and_what_was_concluded():
     judgement = patch_verdict([case("inert", "one"), case("harmful", "two")], reached(5, branches=2, run=1, cases=2))
     assert judgement.because == (

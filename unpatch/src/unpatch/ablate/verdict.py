@@ -170,11 +170,24 @@ def patch_verdict(cases: Sequence[CaseResult], reach: ReachSummary, not_ablated:
     said = [case.verdict for case in cases]
     strongest_case = next((verdict for verdict in CONCLUDING if verdict in said), None)
     verdict: PatchVerdict
-    if strongest_case == "inert" and "error_changed" not in said:
-        verdict = _refined(reach) or "inert"
-    else:
+    if strongest_case != "inert":
         verdict = strongest_case or "inconclusive"
+    elif _acts_unseen(cases):
+        verdict = "inconclusive"
+    else:
+        verdict = ("error_changed" not in said and _refined(reach)) or "inert"
     return Judgement(verdict, verdict in REMOVABLE, _because(verdict, cases, reach))
+
+
+def _acts_unseen(cases: Sequence[CaseResult]) -> bool:
+    """Whether the patch did what is its own, but only in cases that conclude nothing: that others agree says nothing then."""
+    acting = [case for case in cases if case.reach is not None and acted(case.reach)]
+    return bool(acting) and not any(case.verdict in CONCLUDING for case in acting)
+
+
+def acted(record: ReachRecord) -> bool:
+    """Whether a case ran a branch of the patch's own, or called a replacement that has none."""
+    return record.calls > 0 and (record.branches == 0 or record.branches_run > 0)
 
 
 def _refined(reach: ReachSummary) -> PatchVerdict | None:
@@ -233,6 +246,8 @@ def _case_words(verdict: PatchVerdict, cases: Sequence[CaseResult]) -> str:
         parts.append(told)
     if verdict == "inconclusive" and all(case.verdict not in CONCLUDING for case in cases):
         parts.append("no case concludes anything")
+    elif verdict == "inconclusive" and _acts_unseen(cases):
+        parts.append("what is the patch's own ran only in cases that conclude nothing")
     return ", ".join(parts)
 
 

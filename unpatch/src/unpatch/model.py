@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 Outcome = Literal["passed", "failed", "crashed", "timed_out"]
 Channel = Literal["operators", "keys", "tensors", "exceptions", "messages", "warnings"]
-#: What one channel of one case says. `not_compared`: the case did not pass in both arms, so there is nothing to compare.
+#: What one channel of one case says. `not_compared`: there is nothing to compare, for the reason in its detail.
 ChannelVerdict = Literal["inert", "behavioural", "inconclusive", "harmful", "required", "changed", "not_compared"]
 #: What one case says about one patch. `nothing`: it fails alike with and without the patch. `error_changed`: it fails in
 #: both arms with another type, place or text.
@@ -32,6 +32,13 @@ class OriginInfo(Struct, frozen=True):
     note: str = ""
 
 
+class BranchLine(Struct, frozen=True):
+    """A conditional line of a patch's own code that does more than hand on to the original."""
+
+    place: str  #: `file:line`, with `:column` where it shares the line with another one
+    text: str  #: its source text, on one line
+
+
 class PatchInfo(Struct, frozen=True):
     """A declared patch, as data."""
 
@@ -44,9 +51,10 @@ class PatchInfo(Struct, frozen=True):
     versions: str
     remove_when: str
     source: str  #: file:line of the (first) replacement, relative to the study
-    code: str  #: source text of the replacements
+    code: str  #: source text of the replacements and of the helpers that count as the patch's own
     risk: str = ""
     rollback: str = ""
+    branches: tuple[BranchLine, ...] = ()  #: of all functions in `code`, entered or not
 
 
 class CaseInfo(Struct, frozen=True):
@@ -147,9 +155,9 @@ class ReachRecord(Struct, frozen=True):
     case: str
     calls: int
     threads: tuple[str, ...]
-    branches: int  #: conditional lines of the replacement that do more than hand on to the original
+    branches: int  #: branches of the functions that the case entered; of all where it called none
     branches_run: int
-    lines_run: tuple[str, ...]  #: `file:line` of those that ran
+    lines_run: tuple[str, ...]  #: `BranchLine.place` of those that ran
     compiled: Literal["no", "traced", "unknown"] = "no"
 
 
@@ -229,6 +237,7 @@ class PatchResult(Struct, frozen=True):
     cases: tuple[CaseResult, ...]
     probes: tuple[ProbeRecord, ...]
     listed: tuple[str, ...]  #: changed errors, messages and warnings, one line each
+    listed_frames: tuple[str, ...] = ()  #: the same errors with other frames in the traceback that their text holds
 
 
 class Artefact(Struct, frozen=True):

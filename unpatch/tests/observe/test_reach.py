@@ -32,7 +32,8 @@ class Patched:
         self.functions = {name: self.wrap(name, getattr(self.module, name)) for name in names}
 
     def wrap(self, patch: str, replacement: Any) -> Any:
-        return self.reach.transform(SimpleNamespace(id=patch), f"library.{patch}", replacement)
+        declared = SimpleNamespace(id=patch, declared_at=(self.module.__file__, 1))
+        return self.reach.transform(declared, f"library.{patch}", replacement)
 
     def run(self, work: Callable[..., object], case: str = "case") -> dict[str, ReachRecord]:
         with self.reach.case(case):
@@ -243,7 +244,7 @@ def test_a_partial_is_counted_and_stays_a_partial(tmp_path: Path) -> None:
 @pytest.mark.parametrize("replacement", [3, "text", int, len])
 def test_what_is_no_function_is_left_alone_and_its_reach_unknown(replacement: object) -> None:
     reach = Reach()
-    assert reach.transform(SimpleNamespace(id="p"), "library.x", replacement) is replacement
+    assert reach.transform(SimpleNamespace(id="p", declared_at=("p.py", 1)), "library.x", replacement) is replacement
     with reach.case("case"):
         pass
     assert reach.records() == (ReachRecord("p", "case", 0, (), 0, 0, (), "unknown"),)
@@ -382,6 +383,23 @@ def test_a_helper_that_was_never_entered_does_not_count(tmp_path: Path) -> None:
     kept: list[Callable[[int], int]] = []
     assert patched.run(lambda f: f(kept.append))["f"].branches == 0
     assert patched.run(lambda f: None, "uncalled")["f"].branches == 1
+
+
+def test_a_wrapper_around_the_original_is_measured_and_not_the_original(tmp_path: Path) -> None:
+    source = """
+        import functools
+        from fractions import Fraction
+
+        @functools.wraps(Fraction.limit_denominator)
+        def f(x):
+            if x < 0:
+                return 0
+            return Fraction.limit_denominator(Fraction(x))
+    """
+    patched = Patched(tmp_path, source, "f")
+    record = patched.run(lambda f: f(1))["f"]
+    assert (record.branches, record.branches_run) == (2, 1)
+    assert record.lines_run == (f"{patched.module.__name__}.py:9",)
 
 
 def test_statements_that_the_compiler_left_out_do_not_count(tmp_path: Path) -> None:

@@ -75,10 +75,85 @@ def test_every_distinct_replacement_is_shown_once(manager):
         patch.add(f"toy.x{n}", value)
     patch.delete("toy.gone")
     code = describe(patch, HERE).code
-    assert code.count("def first") == 2, "once for itself, once inside the property"
+    assert code.startswith("# 3 replacements of one text: toy.x0, toy.x1, toy.x4\ndef first():")
+    assert code.count("def first") == 1
     assert code.count("def second") == 1
     assert "class Third:\n    pass" in code
-    assert code.endswith("5\n\n<built-in function len>\n\n<object object>")
+    assert code.endswith(
+        "toy.x5 = 5  # added: int\n\n"
+        "toy.x6 = <built-in function len>  # added: builtin_function_or_method, without Python source\n\n"
+        "toy.x7 = <object object>  # added: object"
+    )
+
+
+def test_functions_that_differ_only_in_what_they_close_over_are_one_text(manager):
+    def refusing(name):
+        def refuse():
+            raise RuntimeError(name)
+
+        return refuse
+
+    patch = manager.declare(id="p", group="api", reason="r")
+    for name in ("f", "g"):
+        patch.replace(f"toy.{name}", refusing(name))
+    assert describe(patch, HERE).code == (
+        "# 2 replacements of one text, each with its own name: toy.f, toy.g\n"
+        "def refuse():\n    raise RuntimeError(name)"
+    )
+
+
+HELPED = """
+class Counter:
+    def count(self, x):
+        return x + 1 if x else x
+
+counter = Counter()
+
+def helper(x):
+    def inner():
+        if x > 5: return x
+        return 0
+    return inner()
+
+def unused(x):
+    return x
+
+def replacement(x):
+    if x is None:
+        return counter.count(x)
+    return helper(x)
+"""
+
+
+def load(tmp_path, source):
+    path = tmp_path / "helped.py"
+    path.write_text(source)
+    space = {}
+    exec(compile(source, str(path), "exec"), space)
+    return space
+
+
+def test_the_helpers_that_count_as_its_own_are_shown_and_their_branches_named(manager, tmp_path):
+    manager.declare(id="p", group="api", reason="r").replace("toy.f", load(tmp_path, HELPED)["replacement"])
+    info = describe(manager.get("p"), tmp_path)
+    first, second, third = info.code.split("\n\n")
+    assert first.startswith("def replacement(x):")
+    assert second == "# of Counter\ndef count(self, x):\n    return x + 1 if x else x"
+    assert third.startswith("def helper(x):")
+    assert third.endswith("    return inner()")
+    assert [(line.place, line.text) for line in info.branches] == [
+        ("helped.py:10", "return x"),
+        ("helped.py:11", "return 0"),
+        ("helped.py:19", "return counter.count(x)"),
+        ("helped.py:20", "return helper(x)"),
+    ]
+
+
+def test_branches_that_share_a_line_have_names_of_their_own(manager, tmp_path):
+    source = "def f(x):\n    if x: a = 1; return a\n    return 2\n"
+    manager.declare(id="p", group="api", reason="r").replace("toy.f", load(tmp_path, source)["f"])
+    places = [line.place for line in describe(manager.get("p"), tmp_path).branches]
+    assert places == ["helped.py:2:11", "helped.py:2:18", "helped.py:3"]
 
 
 def test_a_wrapper_shows_its_own_text_and_not_what_it_wraps(manager):
@@ -124,10 +199,11 @@ def test_files_outside_of_the_root_are_named_by_import_path(manager, tmp_path):
     assert describe(patch, tmp_path).source.startswith("_pytest/nodes.py:")
 
 
-def test_a_file_that_nothing_leads_to_is_named_without_its_folder(manager, tmp_path):
+def test_a_file_that_nothing_leads_to_is_named_without_an_absolute_path(manager, tmp_path):
     path = tmp_path / "loose.py"
     path.write_text("def f():\n    return 1\n")
     space = {}
     exec(compile(path.read_text(), str(path), "exec"), space)
     manager.declare(id="p", group="api", reason="r").replace("toy.f", space["f"])
-    assert describe(manager.get("p"), tmp_path / "study").source == "loose.py:1"
+    assert describe(manager.get("p"), tmp_path / "study").source.endswith("loose.py:1")
+    assert not describe(manager.get("p"), tmp_path / "study").source.startswith("/")

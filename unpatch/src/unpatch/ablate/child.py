@@ -41,7 +41,7 @@ from unpatch.model import ErrorInfo, Observation, ProbeRecord
 from unpatch.observe.errors import describe_error
 from unpatch.observe.keys import current_keys
 from unpatch.observe.operators import record_operators
-from unpatch.observe.own_code import code_of
+from unpatch.observe.own_code import own_code_in
 from unpatch.observe.reach import Reach
 from unpatch.observe.tensors import save_tensors
 from unpatch.observe.warned import record_warnings
@@ -117,7 +117,10 @@ def _seed(seed: int) -> None:
 def _patched(study: Study) -> tuple[CodeType, ...]:
     """The code of all replacements."""
     return tuple(
-        code for patch in study.patches.patches for write in patch.writes for code in code_of(write.replacement)
+        own.code
+        for patch in study.patches.patches
+        for write in patch.writes
+        for own in own_code_in(write.replacement, patch.declared_at.file)
     )
 
 

@@ -6,13 +6,17 @@ A patch's condition often sits in a helper next to it, so calls alone do not tel
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from unpatch.observe.branches import Branches, Function, conditional_statements, functions_by_position
+from unpatch.observe.branches import Branches, Function, Span, conditional_statements, functions_by_position
+from unpatch.observe.text import short_path
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,13 @@ class OwnCode:
     branches: Branches
 
 
-def own_code(function: Callable[..., Any]) -> tuple[OwnCode, ...]:
+def own_code(function: Callable[..., Any], home: str = "") -> tuple[OwnCode, ...]:
     """The functions that make up `function`: itself, those nested in it, and helpers of its file that it names.
 
-    Where the source cannot be read there are code objects but no branches.
+    `home` is the file that declares the patch, which tells a wrapper around the original (`functools.wraps`) from a
+    replacement inside a decorator. Where the source cannot be read there are code objects but no branches.
     """
-    replacement = _unwrapped(function)
+    replacement = _own_function(function, home)
     file = replacement.__code__.co_filename
     found: dict[int, CodeType] = {}
     seen: set[int] = set()
@@ -46,11 +51,11 @@ def own_code(function: Callable[..., Any]) -> tuple[OwnCode, ...]:
     return tuple(OwnCode(code, _branches(code, code is replacement.__code__)) for code in found.values())
 
 
-def code_of(replacement: object) -> tuple[CodeType, ...]:
-    """The code of all functions in `replacement`, which may be a function or what holds some; none for anything else."""
+def own_code_in(replacement: object, home: str = "") -> tuple[OwnCode, ...]:
+    """`own_code` of all functions in `replacement`, a function or what holds some; nothing for anything else."""
     kind = type(replacement)
     if kind is FunctionType:
-        return tuple(own.code for own in own_code(replacement))  # type: ignore[arg-type]
+        return own_code(replacement, home)  # type: ignore[arg-type]
     held: tuple[object, ...] = ()
     if kind in (staticmethod, classmethod):
         held = (replacement.__func__,)  # type: ignore[attr-defined]
@@ -58,13 +63,33 @@ def code_of(replacement: object) -> tuple[CodeType, ...]:
         held = (replacement.fget, replacement.fset, replacement.fdel)  # type: ignore[attr-defined]
     elif kind is partial:
         held = (replacement.func,)  # type: ignore[attr-defined]
-    return tuple(code for one in held for code in code_of(one))
+    return tuple(own for one in held for own in own_code_in(one, home))
 
 
-def _unwrapped(function: Callable[..., Any]) -> FunctionType:
-    """The innermost Python function below decorators."""
-    *_, innermost = _wrapped_chain(function)
-    return innermost
+def branch_places(own: Iterable[OwnCode], root: Path | None) -> dict[tuple[str, Span], str]:
+    """A name for each branch of some functions, by file and span: `file:line`, with the column where lines are shared.
+
+    Both the declaration of a patch and what a trial saw of it name branches so, and can be compared.
+    """
+    spans = {(one.code.co_filename, span) for one in own for span in one.branches.spans}
+    lines = Counter((file, span.start[0]) for file, span in spans)
+    return {
+        (file, span): f"{short_path(file, root)}:{span.start[0]}"
+        + (f":{span.start[1] + 1}" if lines[file, span.start[0]] > 1 else "")
+        for file, span in sorted(spans)
+    }
+
+
+def _own_function(function: Callable[..., Any], home: str) -> FunctionType:
+    """The function that is the patch's own among those that decorators put around each other.
+
+    It is the innermost of the file that declares the patch, or of its folder; and below decorators of other places, the
+    innermost of all.
+    """
+    chain = [*_wrapped_chain(function)]
+    at_home = [f for f in chain if f.__code__.co_filename == home]
+    nearby = [f for f in chain if home and os.path.dirname(f.__code__.co_filename) == os.path.dirname(home)]
+    return (at_home or nearby or chain)[-1]
 
 
 def _wrapped_chain(function: Any) -> Iterator[FunctionType]:

@@ -22,15 +22,17 @@ from unpatch.model import ReachRecord
 from unpatch.observe import ObservationError
 from unpatch.observe.branches import Span
 from unpatch.observe.frames import FrameCounter
-from unpatch.observe.own_code import OwnCode, own_code
+from unpatch.observe.own_code import OwnCode, branch_places, own_code
 from unpatch.observe.roles import current_role
-from unpatch.observe.text import short_path
 from unpatch.observe.tracing import Inside, Watch
 
 
 class _Patch(Protocol):
     @property
     def id(self) -> str: ...
+
+    @property
+    def declared_at(self) -> tuple[str, int]: ...
 
 
 @dataclass
@@ -83,7 +85,7 @@ class Reach:
         known = self._patches.setdefault(patch.id, _Replacements())
         kind = type(replacement)
         if kind is FunctionType:
-            return self._wrap(patch.id, known, replacement)
+            return self._wrap(patch.id, known, replacement, patch.declared_at[0])
         if kind in (staticmethod, classmethod):
             return kind(self.transform(patch, target, replacement.__func__))
         if kind is property:
@@ -96,8 +98,8 @@ class Reach:
         known.unwatched = True
         return replacement
 
-    def _wrap(self, patch: str, known: _Replacements, replacement: FunctionType) -> FunctionType:
-        for own in own_code(replacement):
+    def _wrap(self, patch: str, known: _Replacements, replacement: FunctionType, home: str) -> FunctionType:
+        for own in own_code(replacement, home):
             known.own[id(own.code)] = own
             self._watch.add(patch, own.code, own.branches.crowded)
 
@@ -186,18 +188,18 @@ class Reach:
         # A function that was never entered is reached by a statement that did not run either, which counts, or outside
         # of calls, where nothing is seen.
         entered = [own for key, own in known.own.items() if key in seen.ran] if seen.calls else [*known.own.values()]
-        branches, ran = 0, []
-        for own in entered:
-            branches += len(own.branches.spans)
-            ran += [
-                (own.code.co_filename, span.start[0]) for span in _spans_run(own, seen.ran.get(id(own.code), set()))
-            ]
+        branches = sum(len(own.branches.spans) for own in entered)
+        ran = {
+            (own.code.co_filename, span)
+            for own in entered
+            for span in _spans_run(own, seen.ran.get(id(own.code), set()))
+        }
         compiled: Literal["no", "traced", "unknown"] = "no"
         if seen.traced:
             compiled = "traced"
         elif not seen.calls and (tried_compiling or known.unwatched):
             compiled = "unknown"
-        lines = sorted((short_path(file, self._root), line) for file, line in set(ran))
+        places = branch_places(known.own.values(), self._root)
         return ReachRecord(
             patch=patch,
             case=case,
@@ -205,7 +207,7 @@ class Reach:
             threads=tuple(sorted(seen.roles)),
             branches=branches,
             branches_run=len(ran),
-            lines_run=tuple(f"{file}:{line}" for file, line in lines),
+            lines_run=tuple(place for branch, place in places.items() if branch in ran),
             compiled=compiled,
         )
 

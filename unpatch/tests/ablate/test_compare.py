@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unpatch.ablate.compare import compare
-from unpatch.model import Observation, TensorInfo, ThreadRecord
+from unpatch.ablate.compare import EXCERPT, compare, differing, only_frames_differ
+from unpatch.model import ErrorInfo, Observation, TensorInfo, ThreadRecord
 
 
 def seen(*threads: ThreadRecord, **more) -> Observation:
@@ -171,3 +171,51 @@ def test_values_are_compared_by_their_text():
 
 def test_a_case_that_hands_nothing_over_has_nothing_to_compare():
     assert compare(seen(), seen(), Path())["tensors"].state == "not_compared"
+
+
+# ------------------------------------------------------------------------------------------ messages
+def failed(message: str) -> Observation:
+    error = ErrorInfo("builtins.RuntimeError", message, "study.py:3", "")
+    return Observation("case", "failed", 0.0, error)
+
+
+def messages(left: str, right: str) -> str:
+    return compare(failed(left), failed(right), Path())["messages"].detail
+
+
+TRACEBACK = 'Caught RuntimeError.\n  File "{file}", line 3, in {function}\n    x()\n    ^^^\nRuntimeError: {told}'
+
+
+def test_short_messages_are_quoted_whole():
+    assert messages("no", "no\nbut why") == "no → no but why"
+
+
+def test_of_long_messages_the_differing_part_is_quoted():
+    same = "word " * 100
+    assert messages(f"{same}one{same}", f"{same}other{same}").count("word") < 40
+    assert "one" in messages(f"{same}one{same}", f"{same}other{same}").split(" → ")[0]
+    assert "other" in messages(f"{same}one{same}", f"{same}other{same}").split(" → ")[1]
+
+
+@given(st.text("ab ", max_size=300), st.text("ab ", max_size=300), st.text("ab ", min_size=250, max_size=400))
+def test_excerpts_of_different_texts_are_short_and_differ(one, other, same):
+    left, right = " ".join(f"{same}{one}{same}".split()), " ".join(f"{same}{other}{same}".split())
+    if left != right:
+        before, after = differing(left, right)
+        assert before != after
+        assert max(len(before), len(after)) <= EXCERPT + 2
+
+
+def test_of_a_traceback_the_last_line_is_quoted():
+    left = TRACEBACK.format(file="a.py", function="f", told="no")
+    right = TRACEBACK.format(file="b.py", function="g", told="never")
+    assert messages(left, right) == "RuntimeError: no → RuntimeError: never"
+
+
+def test_the_same_error_with_other_frames_is_told_apart():
+    left = TRACEBACK.format(file="a.py", function="f", told="no")
+    right = TRACEBACK.format(file="b.py", function="g", told="no")
+    assert messages(left, right) == "same error, other frames: RuntimeError: no\n- a.py in f\n+ b.py in g"
+    assert only_frames_differ(left, right)
+    assert not only_frames_differ(left, left)
+    assert not only_frames_differ(left, TRACEBACK.format(file="a.py", function="f", told="never"))

@@ -7,6 +7,7 @@ as a multiset of per-thread sequences; tensors are compared by their bytes, so t
 from __future__ import annotations
 
 import difflib
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
@@ -17,11 +18,15 @@ from msgspec import Struct
 
 from unpatch.ablate.distance import largest_difference
 from unpatch.model import Channel, ErrorInfo, Observation, TensorInfo, ThreadRecord
+from unpatch.observe.own_frames import frames_of, without_frames
 from unpatch.observe.tensors import load_tensors
 
 #: Differences shown per channel; the observations themselves stay in the study's store.
 SHOWN = 6
 DIFF_LINES = 16
+#: Characters of a text that are quoted, and of those that a difference is quoted with on either side.
+EXCERPT = 200
+CONTEXT = 40
 #: Aligning costs the square of the length, so that longer sequences are compared by counts alone.
 ALIGNED = 2000
 
@@ -54,7 +59,8 @@ _RECORDED_WHOLE: tuple[Channel, ...] = ("operators", "keys", "tensors")
 def _exceptions(left: Observation, right: Observation) -> Comparison:
     if _ending(left) == _ending(right):
         return Comparison("exceptions", "equal")
-    return Comparison("exceptions", "differs", f"{_ending_words(left)} → {_ending_words(right)}")
+    before, after = differing(_message(left.error) or "", _message(right.error) or "")
+    return Comparison("exceptions", "differs", f"{_ending_words(left, before)} → {_ending_words(right, after)}")
 
 
 def _ending(observation: Observation) -> tuple[str, str, str]:
@@ -62,14 +68,14 @@ def _ending(observation: Observation) -> tuple[str, str, str]:
     return (observation.outcome, error.type if error else "", error.place if error else "")
 
 
-def _ending_words(observation: Observation) -> str:
+def _ending_words(observation: Observation, message: str) -> str:
     words = observation.outcome.replace("_", " ")
     if observation.error is not None:
         words += f" with {observation.error.type}"
         if observation.error.place:
             words += f" at {observation.error.place}"
-        if observation.error.message:
-            words += f": {_shorten(observation.error.message)}"
+        if message:
+            words += f": {message}"
     return words
 
 
@@ -81,7 +87,23 @@ def _messages(left: Observation, right: Observation) -> Comparison:
         return Comparison("messages", "not_compared", "only one of them failed")
     if before == after:
         return Comparison("messages", "equal")
-    return Comparison("messages", "differs", f"{_shorten(before)} → {_shorten(after)}")
+    if only_frames_differ(before, after):
+        return Comparison("messages", "differs", _frame_changes(before, after))
+    return Comparison("messages", "differs", " → ".join(differing(before, after)))
+
+
+def only_frames_differ(before: str, after: str) -> bool:
+    """Whether two messages say the same, and differ in nothing but the frames of the tracebacks that they hold."""
+    return before != after and without_frames(before) == without_frames(after)
+
+
+def _frame_changes(before: str, after: str) -> str:
+    """`same error, other frames`, with those that only one of the two holds, and the line that both end with."""
+    fewer, more = Counter(frames_of(before)), Counter(frames_of(after))
+    lines = [f"- {_times(frame, count)}" for frame, count in (fewer - more).items()]
+    lines += [f"+ {_times(frame, count)}" for frame, count in (more - fewer).items()]
+    changes = "\n".join(lines[:SHOWN]) or "the same functions, at other lines"
+    return f"same error, other frames: {_shorten(_last_line(after))}\n{changes}"
 
 
 def _message(error: ErrorInfo | None) -> str | None:
@@ -227,7 +249,7 @@ def _tensors(left: Observation, right: Observation, folder: Path) -> Comparison:
     lines = [*_missing("tensor", left.tensors, right.tensors), *_missing("value", left.values, right.values)]
     for name in left.values.keys() & right.values.keys():
         if left.values[name] != right.values[name]:
-            lines.append(f"{name}: {_shorten(left.values[name])} → {_shorten(right.values[name])}")
+            lines.append(f"{name}: {' → '.join(differing(left.values[name], right.values[name]))}")
     shared = sorted(left.tensors.keys() & right.tensors.keys())
     if shared:
         before, after = load_tensors(folder / left.tensor_file), load_tensors(folder / right.tensor_file)
@@ -261,9 +283,36 @@ def _times(text: str, count: int) -> str:
     return text if count == 1 else f"{text} ×{count}"
 
 
-def _shorten(text: str, limit: int = 200) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "").strip()
+
+
+def differing(before: str, after: str) -> tuple[str, str]:
+    """Both texts on one line; where they are long, the part in which they differ.
+
+    Of a text that holds a traceback the last line says what happened, and it is quoted where it differs.
+    """
+    if frames_of(before) or frames_of(after):
+        ends = _last_line(before), _last_line(after)
+        if ends[0] != ends[1]:
+            before, after = ends
+    one, other = " ".join(before.split()), " ".join(after.split())
+    if max(len(one), len(other)) <= EXCERPT:
+        return one, other
+    start = max(0, len(os.path.commonprefix([one, other])) - CONTEXT)
+    end = len(os.path.commonprefix([one[:start:-1], other[:start:-1]]))
+    end = max(0, end - CONTEXT)
+    return _part(one, start, len(one) - end), _part(other, start, len(other) - end)
+
+
+def _part(text: str, start: int, end: int) -> str:
+    end = min(end, start + EXCERPT)
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
 def _lines(lines: Iterable[str], limit: int) -> str:

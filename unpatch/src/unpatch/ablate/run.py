@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from unpatch import __version__
-from unpatch.ablate.compare import Comparison, compare
+from unpatch.ablate.compare import Comparison, compare, only_frames_differ
 from unpatch.ablate.errors import UnknownPatchError
 from unpatch.ablate.executor import Executor
 from unpatch.ablate.protocol import ORDERS, Described
@@ -206,6 +206,8 @@ class _Judge:
         arm_a = _control(cases).name if _control(cases).name in self._results else "a"
         judged = tuple(self._case(patch, case, arm_a, _arm_b(info, patch)) for case in cases)
         reach = summarise_reach([case.reach for case in judged])
+        if reach.branches:  # some cases entered only some of the functions that are the patch's own
+            reach = msgspec.structs.replace(reach, branches=max(reach.branches, len(patch.branches)))
         judgement = patch_verdict(judged, reach, self._not_ablated(patch, arm_a, _arm_b(info, patch)))
         return PatchResult(
             patch=patch,
@@ -216,7 +218,8 @@ class _Judge:
             channels=strongest_by_channel(judged),
             cases=judged,
             probes=self._probes(patch, info),
-            listed=tuple(line for case in judged for line in _listed(case)),
+            listed=tuple(line for case in judged if not _other_frames(case) for line in _listed(case)),
+            listed_frames=tuple(line for case in judged if _other_frames(case) for line in _listed(case)),
         )
 
     def _not_ablated(self, patch: PatchInfo, arm_a: str, arm_b: str) -> str:
@@ -286,6 +289,13 @@ def _listed(case: CaseResult) -> list[str]:
         # A changed error tells both messages already.
         if not (exceptions and channel.channel == "messages")
     ]
+
+
+def _other_frames(case: CaseResult) -> bool:
+    """Whether all that changed is which frames a traceback inside the error's message holds."""
+    messages = {arm.arm: arm.error.message for arm in case.arms if arm.error is not None}
+    changed = [channel.channel for channel in case.channels if channel.verdict == "changed"]
+    return changed == ["messages"] and only_frames_differ(messages["A"], messages["B"])
 
 
 def _noun(channel: ChannelResult) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import CodeType
 
 from unpatch.model import ErrorInfo
+from unpatch.observe.own_frames import Frame, ours
 from unpatch.observe.text import normalise, qualified_name, relative_to_root, short_path
 
 
@@ -15,13 +16,17 @@ def describe_error(exception: BaseException, root: Path, patched: Collection[Cod
     """Type, message and place of `exception`.
 
     `place` is the last statement below `root` on the way to the error (empty if there is none), `raised_at` the
-    innermost Python function. Neither they nor the message hold absolute paths or memory addresses.
+    innermost Python function but for those of our recorder. Neither they nor the message hold absolute paths or memory addresses.
 
     `patched` is the code of patches, which is no place of a workload: an error that a patch hands on from the original
     surfaces at the same statement with and without the patch.
     """
     place = raised_at = ""
-    for frame, line in traceback.walk_tb(exception.__traceback__):
+    walked = list(traceback.walk_tb(exception.__traceback__))
+    recorder = ours([Frame(frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in walked])
+    for position, (frame, line) in enumerate(walked):
+        if position in recorder:
+            continue
         file = frame.f_code.co_filename
         relative = relative_to_root(file, root)
         if relative is not None and not any(frame.f_code is code for code in patched):

@@ -14,6 +14,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from unpatch.observe.own_frames import without_ours
+
 # Shorter numbers in hex are constants that a message wants to show, not addresses.
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _BEFORE_PATH = r"(?<![\w.~:/-])"
@@ -45,8 +47,8 @@ def short_path(file: str, root: Path | None = None) -> str:
 
 
 def normalise(text: str, root: Path | None = None) -> str:
-    """`text` without memory addresses and without absolute paths of this machine."""
-    text = _ADDRESS.sub("0x…", text)
+    """`text` without memory addresses, absolute paths of this machine, and frames of our own."""
+    text = _ADDRESS.sub("0x…", without_ours(text))
     for folder in _folders(root):
         text = re.sub(_BEFORE_PATH + re.escape(folder) + r"(/|(?!\w))", lambda match: "" if match[1] else ".", text)
     return _DEEP_PATH.sub(r"\1", text)

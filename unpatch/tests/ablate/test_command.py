@@ -43,3 +43,46 @@ def test_wrong_usage(write_study, tmp_path):
     done = run(folder, "--out", tmp_path / "out", "--only", "absent")
     assert done.exit_code == 2
     assert "declares no patch absent" in done.stderr
+
+
+FAILING = """
+@study.workload(params=range(7))
+def fails(case, number):
+    raise ValueError(f"bad {number}\\nmore of it")
+
+@study.workload()
+def doubles(case):
+    case.output("y", library.double(2))
+"""
+
+
+def test_what_fails_with_all_patches_is_told_with_its_place(write_study, tmp_path):
+    source = (write_study(FAILING) / "study.py").read_text().splitlines()
+    line = next(number for number, text in enumerate(source, 1) if "raise ValueError" in text)
+    done = run(tmp_path / "study", "--out", tmp_path / "out", "--jobs", 1)
+    assert done.exit_code == 0
+    lines = done.stderr.splitlines()
+    start = lines.index("A, all patches: 1 passed, 7 failed")
+    assert lines[start + 1 : start + 7] == [
+        *(f"  fails[{n}]: builtins.ValueError at study.py:{line}: bad {n}" for n in range(5)),
+        "  … and 2 more, in the evidence",
+    ]
+    assert done.stderr.count("fails[0]") == 1  # of arm A alone
+
+
+def test_an_interrupt_is_one_sentence(write_study, tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unpatch.ablate.run.run_study", interrupted)
+    done = run(write_study(), "--out", tmp_path / "out")
+    assert done.exit_code == 130
+    assert done.stderr == "Interrupted. Finished trials are kept: go on with --resume.\n"
+
+
+def test_a_folder_with_files_of_others_is_wrong_usage(write_study, tmp_path):
+    (tmp_path / "out" / "trials").mkdir(parents=True)
+    done = run(write_study(), "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -88,13 +90,35 @@ def test_resume_refuses_what_is_no_store(write_study, tmp_path):
         run_study(write_study(), out, resume=True)
 
 
-def test_a_folder_of_somebody_else_is_not_cleared(write_study, tmp_path):
-    out = tmp_path / "out"
-    (out / "trials").mkdir(parents=True)
-    (out / "trials" / "precious").write_text("mine")
+def foreign_database(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE trials (name TEXT)")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["trials/precious", "trials/a/precious", "study.sqlite", "trials"])
+def test_files_of_somebody_else_are_not_touched(write_study, tmp_path, name, resume):
+    file = tmp_path / "out" / name
+    file.parent.mkdir(parents=True)
+    if file.suffix:
+        foreign_database(file)
+    else:
+        file.write_text("mine")
+    before = file.read_bytes()
     with pytest.raises(StoreMismatchError, match="give another --out"):
-        run_study(write_study(), out)
-    assert (out / "trials" / "precious").read_text() == "mine"
+        run_study(write_study(), tmp_path / "out", resume=resume)
+    assert file.read_bytes() == before
+
+
+def test_files_of_somebody_else_among_our_own_are_not_touched(write_study, tmp_path):
+    folder, out = write_study(), tmp_path / "out"
+    run_study(folder, out)
+    precious = out / "trials" / "a" / "precious"
+    precious.write_text("mine")
+    with pytest.raises(StoreMismatchError, match="precious was not written by unpatch; give another --out"):
+        run_study(folder, out)
+    precious.unlink()
+    assert verdicts(run_study(folder, out)) == {"double": "inert"}
 
 
 def test_two_runs_do_not_share_a_folder(write_study, tmp_path):
@@ -227,6 +251,69 @@ def test_only_runs_the_cases_of_the_patches_asked_for(write_study, tmp_path):
     assert verdicts(result) == {"other": "inert"}
     assert result.trials == 4
     assert [case.case for case in result.patches[0].cases] == ["others"]
+
+
+def test_a_part_of_a_study_leaves_the_trials_of_the_whole(write_study, tmp_path):
+    folder, out = write_study(TWO), tmp_path / "out"
+    whole = run_study(folder, out)
+    part = run_study(folder, out, resume=True, only=["other"])
+    assert verdicts(part) == {"other": "inert"}
+    events: list = []
+    again = run_study(folder, out, resume=True, progress=events.append)
+    assert "started" not in {event.kind for event in events}
+    assert again.patches == whole.patches
+    assert {file.path for file in again.artefacts} == {file.path for file in whole.artefacts}
+
+
+def test_how_to_reproduce_it_names_the_commit_and_does_not_resume(write_study, tmp_path):
+    folder, out = write_study(), tmp_path / "out"
+    plain = "unpatch ablate study --out out --jobs 2 --timeout 120 --only double"
+    assert run_study(folder, out, only=["double"]).command == plain
+    git = ["git", "-C", str(folder), "-c", "user.name=n", "-c", "user.email=e"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert run_study(folder, out, resume=True, only=["double"]).command == f"git checkout {commit}\n{plain}"
+    (folder / "notes.txt").write_text("not committed")
+    changed = run_study(folder, out, resume=True, only=["double"]).command
+    assert changed == f"# at {commit} with uncommitted changes\n{plain}"
+
+
+def test_errors_that_differ_only_in_frames_are_listed_apart(write_study, tmp_path):
+    body = """
+    @manager.patch("library.half", id="half", group="all", reason="to be judged")
+    def half(x):
+        return library.told(mine, x)
+
+    def mine(x):
+        return x / 0
+
+    def theirs(x):
+        return x / 0
+
+    def tell(work, x):
+        import traceback
+        try:
+            work(x)
+        except ZeroDivisionError:
+            raise ValueError("caught: " + traceback.format_exc()) from None
+
+    library.told, library.half = tell, lambda x: tell(theirs, x)
+
+    @study.workload(covers=["half"])
+    def fails(case):
+        library.half(1)
+
+    @study.workload(covers=["half"])
+    def passes(case):
+        case.output("y", 1)
+    """
+    found = {patch.patch.id: patch for patch in run_study(write_study(body), tmp_path / "out").patches}["half"]
+    assert found.listed == ()
+    (line,) = found.listed_frames
+    assert line.startswith("fails: message changed: same error, other frames: ZeroDivisionError: division by zero")
+    assert "- study.py in mine" in line
+    assert "+ study.py in theirs" in line
 
 
 def test_only_refuses_what_is_not_declared(write_study, tmp_path):

@@ -40,7 +40,7 @@ from unpatch.ablate.protocol import (
     Ready,
     Unusable,
 )
-from unpatch.ablate.trial import Event, Progress, Trial, TrialResult, silent
+from unpatch.ablate.trial import Event, Progress, Trial, TrialResult, failures, silent
 from unpatch.files import write_whole
 from unpatch.model import ErrorInfo, Observation, Outcome, ProbeRecord
 from unpatch.study import study_file
@@ -168,7 +168,7 @@ class Executor:
                 results |= _lost(trial, lost, ending.outcome, ending.error, ending.seconds)
             remaining = tuple(case for case in remaining if case not in results)
         result = _collect(trial, results, time.monotonic() - started, processes, applied)
-        self._progress(Event("finished", trial.title, total, total, _note(result)))
+        self._progress(Event("finished", trial.title, total, total, _note(result), failures(result)))
         return result
 
     def _attempt(self, trial: Trial, cases: Sequence[str], folder: Path, advanced: _Advanced) -> _Ending:

@@ -25,7 +25,7 @@ from unpatch.ablate.errors import UnknownPatchError
 from unpatch.ablate.executor import Executor
 from unpatch.ablate.protocol import ORDERS, Described
 from unpatch.ablate.store import STORE, TRIALS, Store
-from unpatch.ablate.trial import Event, Progress, Trial, TrialResult, silent
+from unpatch.ablate.trial import A, Event, Progress, Trial, TrialResult, failures, silent
 from unpatch.ablate.verdict import (
     case_verdict,
     channel_results,
@@ -69,14 +69,16 @@ def run_study(
         jobs: child processes at once.
         timeout: seconds that a case may take.
         resume: use the finished trials in `out`; otherwise they are removed.
-        only: ids of the patches to judge; none: all.
+        only: ids of the patches to judge; none: all. Trials of cases that this leaves out have names of their own, so
+            that a resumed study keeps both.
         progress: called with an `Event`, from several threads.
 
     Raises:
         StudyError: there is no study at `path`.
         AblationError: the study cannot be imported, or declares nonsense.
         UnknownPatchError: `only` names a patch that is not declared.
-        StoreMismatchError: `resume`, and the trials in `out` are of other sources, versions or options.
+        StoreMismatchError: `resume`, and the trials in `out` are of other sources, versions or options; or `out` holds
+            files under the names of ours that are not ours.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="unpatch-") as scratch:
@@ -84,24 +86,26 @@ def run_study(
         described = Executor(path, Path(scratch), timeout=timeout, progress=progress).describe()
     info = described.info
     patches, cases = _selected(info, only)
-    trials = _plan(described, patches, cases)
+    arms = _Arms(_selection(info, patches, cases))
+    trials = _plan(described, patches, cases, arms)
     executor = Executor(
         path, out, environment=info.environment, seed=info.seed, jobs=jobs, timeout=timeout, progress=progress
     )
     with contextlib.closing(Store(out, _fingerprint(described, timeout), resume=resume)) as store:
         results = _run_trials(executor, store, trials, progress, 0)
-        controls = _controls(_Judge(out, results), patches, cases, info)
+        controls = _controls(_Judge(out, results, arms), patches, cases, info)
         results |= _run_trials(executor, store, controls, progress, len(results))
-    judge = _Judge(out, results)
+    judge = _Judge(out, results, arms)
+    environment = _environment(described, study_file(path))
     return StudyResult(
         info=info,
-        environment=_environment(described, study_file(path)),
+        environment=environment,
         started=started.isoformat(timespec="seconds"),
         seconds=time.monotonic() - clock,
         trials=len(results),
-        command=_command(path, out, jobs, timeout, resume, only),
+        command=_command(path, out, jobs, timeout, only, environment[COMMIT]),
         patches=tuple(judge.patch(patch, _covering(cases, patch), info) for patch in patches),
-        artefacts=_artefacts(out),
+        artefacts=_artefacts(out, results),
     )
 
 
@@ -122,14 +126,37 @@ def _covering(cases: Sequence[CaseInfo], patch: PatchInfo) -> list[CaseInfo]:
     return [case for case in cases if not case.covers or patch.id in case.covers]
 
 
-def _plan(described: Described, patches: Sequence[PatchInfo], cases: Sequence[CaseInfo]) -> list[Trial]:
+class _Arms:
+    """The names of the trials that serve all patches. Those of a part of the study are others than those of the whole."""
+
+    def __init__(self, selection: str) -> None:
+        suffix = f"-{selection}" if selection else ""
+        self.a, self.a_again, self.reach, self.probes = (
+            f"{name}{suffix}" for name in ("a", "a-again", "reach", "probes")
+        )
+
+
+def _selection(info: StudyInfo, patches: Sequence[PatchInfo], cases: Sequence[CaseInfo]) -> str:
+    """What tells a part of the study (`only`) from others; nothing for the whole."""
+    if len(patches) == len(info.patches):
+        return ""
+    return _digest([*(patch.id for patch in patches), *(case.id for case in cases)])
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+
+
+def _plan(
+    described: Described, patches: Sequence[PatchInfo], cases: Sequence[CaseInfo], arms: _Arms
+) -> list[Trial]:
     every = tuple(case.id for case in cases)
     probes = tuple(probe.id for probe in described.info.probes if any(probe.patch == patch.id for patch in patches))
     trials = [
-        Trial("a", "A, all patches", "observe", every),
-        Trial("a-again", "A′, all patches again", "observe", every),
-        Trial("reach", "reach", "reach", every),
-        Trial("probes", "probes", "probe", probes),
+        Trial(arms.a, A, "observe", every),
+        Trial(arms.a_again, "A′, all patches again", "observe", every),
+        Trial(arms.reach, "reach", "reach", every),
+        Trial(arms.probes, "probes", "probe", probes),
     ]
     for patch in patches:
         covering = tuple(case.id for case in _covering(cases, patch))
@@ -164,7 +191,7 @@ _DIFFERENCES = ("required", "behavioural", "harmful", "error_changed")
 
 def _control(covering: Sequence[CaseInfo]) -> Trial:
     ids = tuple(case.id for case in covering)
-    digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:8]
+    digest = _digest(ids)
     return Trial(f"control-{digest}", f"A, control {digest}", "observe", ids)
 
 
@@ -181,7 +208,8 @@ def _run_trials(
             due.append(trial)
         else:
             results[trial.name] = kept
-            progress(Event("reused", trial.title, len(trial.cases), len(trial.cases)))
+            total = len(trial.cases)
+            progress(Event("reused", trial.title, total, total, failures=failures(kept)))
     with contextlib.closing(executor.run(due)) as running:
         for result in running:
             store.put(result)
@@ -197,13 +225,14 @@ _EAGER = "the arms ran eagerly what the program compiles: declare the workload w
 class _Judge:
     """Turns finished trials into results; what A and A′ say of a case is compared once, for all patches."""
 
-    def __init__(self, out: Path, results: Mapping[str, TrialResult]) -> None:
+    def __init__(self, out: Path, results: Mapping[str, TrialResult], arms: _Arms) -> None:
+        self._arms = arms
         self._out = out
         self._results = results
         self._noise: dict[str, dict[Channel, Comparison]] = {}
 
     def patch(self, patch: PatchInfo, cases: Sequence[CaseInfo], info: StudyInfo) -> PatchResult:
-        arm_a = _control(cases).name if _control(cases).name in self._results else "a"
+        arm_a = _control(cases).name if _control(cases).name in self._results else self._arms.a
         judged = tuple(self._case(patch, case, arm_a, _arm_b(info, patch)) for case in cases)
         reach = summarise_reach([case.reach for case in judged])
         if reach.branches:  # some cases entered only some of the functions that are the patch's own
@@ -232,9 +261,9 @@ class _Judge:
         return ""
 
     def _case(self, patch: PatchInfo, case: CaseInfo, arm_a: str, arm_b: str) -> CaseResult:
-        a, a2, b = (self._results[name].observations[case.id] for name in (arm_a, "a-again", arm_b))
+        a, a2, b = (self._results[name].observations[case.id] for name in (arm_a, self._arms.a_again, arm_b))
         if case.id not in self._noise:
-            self._noise[case.id] = compare(self._results["a"].observations[case.id], a2, self._out)
+            self._noise[case.id] = compare(self._results[self._arms.a].observations[case.id], a2, self._out)
         reach = self._reach(patch, case)
         unseen = _EAGER if reach is not None and reach.compiled == "traced" and not case.compiled else ""
         channels = channel_results(a, b, self._noise[case.id], compare(a, b, self._out), unseen)
@@ -249,12 +278,12 @@ class _Judge:
         )
 
     def _reach(self, patch: PatchInfo, case: CaseInfo) -> ReachRecord | None:
-        records = self._results["reach"].reach.get(case.id, ())
+        records = self._results[self._arms.reach].reach.get(case.id, ())
         return next((record for record in records if record.patch == patch.id), None)
 
     def _probes(self, patch: PatchInfo, info: StudyInfo) -> tuple[ProbeRecord, ...]:
         mine = {probe.id: probe for probe in info.probes if probe.patch == patch.id}
-        done = self._results["probes"].probes if mine else ()
+        done = self._results[self._arms.probes].probes if mine else ()
         # A probe that ended its process could not say whose it is.
         return tuple(
             msgspec.structs.replace(record, patch=patch.id, what=record.what or mine[record.id].doc)
@@ -303,6 +332,10 @@ def _noun(channel: ChannelResult) -> str:
 
 
 # ------------------------------------------------------------------------------------------ circumstances
+COMMIT = "study commit"
+_NO_COMMIT = "not in a git repository"
+
+
 def _fingerprint(described: Described, timeout: float) -> dict[str, str]:
     """What two trials must share to be comparable."""
     versions = {f"version of {name}": version for name, version in described.versions.items()}
@@ -327,7 +360,7 @@ def _environment(described: Described, file: Path) -> dict[str, str]:
         "platform": f"{platform.system()} {platform.machine()}",
         "unpatch": __version__,
         **described.versions,
-        "study commit": _commit(file.parent),
+        COMMIT: _commit(file.parent),
         "sources sha256": sources.hexdigest(),
         "seed": str(described.info.seed),
     }
@@ -338,7 +371,7 @@ def _commit(folder: Path) -> str:
         commit = _git(folder, "rev-parse", "HEAD")
         changes = _git(folder, "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
-        return "not in a git repository"
+        return _NO_COMMIT
     return f"{commit} with uncommitted changes" if changes else commit
 
 
@@ -349,12 +382,13 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _command(path: Path, out: Path, jobs: int, timeout: float, resume: bool, only: Collection[str]) -> str:
+def _command(path: Path, out: Path, jobs: int, timeout: float, only: Collection[str], commit: str) -> str:
+    """How to run the study once more, from the start (`--resume` would run nothing) and at its commit where it has one."""
     words = ["unpatch", "ablate", _relative(path), "--out", _relative(out)]
     words += ["--jobs", str(jobs), "--timeout", f"{timeout:g}"]
-    words += ["--resume"] * resume
     words += [word for id in only for word in ("--only", id)]
-    return shlex.join(words)
+    before = [] if commit == _NO_COMMIT else [f"# at {commit}" if " " in commit else f"git checkout {commit}"]
+    return "\n".join([*before, shlex.join(words)])
 
 
 def _relative(path: Path) -> str:
@@ -363,9 +397,9 @@ def _relative(path: Path) -> str:
     return str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else resolved.name
 
 
-def _artefacts(out: Path) -> tuple[Artefact, ...]:
-    """The store and what each child was ordered; every observation is in the store."""
-    files = [out / STORE, *sorted((out / TRIALS).glob(f"*/*/{ORDERS}"))]
+def _artefacts(out: Path, names: Collection[str]) -> tuple[Artefact, ...]:
+    """The store and what each child of these trials was ordered; every observation is in the store."""
+    files = [out / STORE, *(file for name in sorted(names) for file in sorted((out / TRIALS / name).glob(f"*/{ORDERS}")))]
     return tuple(
         Artefact(file.relative_to(out).as_posix(), hashlib.sha256(content).hexdigest(), len(content))
         for file in files

@@ -44,8 +44,8 @@ class Store:
         resume: keep finished trials; otherwise begin anew, which removes `study.sqlite` and `trials/`.
 
     Raises:
-        StoreMismatchError: `resume`, and the trials there have another fingerprint; or `trials/` there is no study's; or
-            another run is using the folder.
+        StoreMismatchError: `resume`, and the trials there have another fingerprint; or what stands there under the
+            names of ours was not written by us; or another run is using the folder.
         WriteError: the folder cannot be written.
     """
 
@@ -56,6 +56,7 @@ class Store:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 opened.callback(os.close, _locked(folder))
+                _refuse_foreign(folder)
                 if not resume or not path.exists():
                     _clear(folder)
                 self._connection = sqlite3.connect(path)
@@ -66,18 +67,12 @@ class Store:
             self._opened = opened.pop_all()
 
     def _begin(self, path: Path, fingerprint: Mapping[str, str]) -> None:
-        try:
-            tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if not tables:
-                self._connection.executescript(_SCHEMA)
-                with self._connection:
-                    self._connection.executemany("INSERT INTO fingerprint VALUES (?, ?)", fingerprint.items())
-                return
-            stored = dict(self._connection.execute("SELECT name, value FROM fingerprint"))
-        except sqlite3.DatabaseError as error:
-            raise StoreMismatchError(
-                f"{path} is no store of a study ({error}); run without --resume to begin anew."
-            ) from error
+        if not _tables(self._connection):
+            self._connection.executescript(_SCHEMA)
+            with self._connection:
+                self._connection.executemany("INSERT INTO fingerprint VALUES (?, ?)", fingerprint.items())
+            return
+        stored = dict(self._connection.execute("SELECT name, value FROM fingerprint"))
         differing = sorted(name for name in {*stored, *fingerprint} if stored.get(name) != fingerprint.get(name))
         if differing:
             raise StoreMismatchError(
@@ -129,13 +124,47 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _clear(folder: Path) -> None:
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Nobody's files are deleted by a mistyped --out.
+
+    Raises StoreMismatchError where `study.sqlite` or something in `trials/` is not of our making.
+    """
     store, trials = folder / STORE, folder / TRIALS
-    if trials.exists() and not store.exists():
-        # Nobody's evidence is deleted by a mistyped --out.
+    if store.exists() and not _is_store(store):
+        raise StoreMismatchError(f"{store} is no store of a study; give another --out, or remove it yourself.")
+    foreign = trials if trials.exists() and not store.exists() else _foreign_in(trials)
+    if foreign is not None:
         raise StoreMismatchError(
-            f"{trials} exists but no {STORE} beside it; give another --out, or remove it yourself."
+            f"{foreign} was not written by unpatch; give another --out, or move it away yourself."
         )
-    if trials.exists():
-        shutil.rmtree(trials)
-    store.unlink(missing_ok=True)
+
+
+def _is_store(path: Path) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return _tables(connection) in (set(), {"fingerprint", "trials"})
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _foreign_in(trials: Path) -> Path | None:
+    """What in `trials/` is no trial's folder: one that holds a numbered folder for each process, and nothing else."""
+    if not trials.is_dir():
+        return trials if trials.exists() else None
+    for trial in sorted(trials.iterdir()):
+        if trial.is_symlink() or not trial.is_dir():
+            return trial
+        for process in sorted(trial.iterdir()):
+            if not process.is_dir() or not process.name.isdecimal():
+                return process
+    return None
+
+
+def _clear(folder: Path) -> None:
+    if (folder / TRIALS).exists():
+        shutil.rmtree(folder / TRIALS)
+    (folder / STORE).unlink(missing_ok=True)

@@ -8,7 +8,11 @@ from typing import Literal
 from msgspec import Struct
 
 from unpatch.ablate.protocol import Mode
-from unpatch.model import Observation, ProbeRecord, ReachRecord
+from unpatch.model import ErrorInfo, Observation, Outcome, ProbeRecord, ReachRecord
+
+
+#: The title of arm A, whose failures are told: they are what the program does as it is.
+A = "A, all patches"
 
 
 class Trial(Struct, frozen=True):
@@ -41,6 +45,26 @@ class Event(Struct, frozen=True):
     done: int = 0  #: cases done
     total: int = 0  #: cases of the trial
     note: str = ""  #: outcomes, once finished
+    failures: tuple[str, ...] = ()  #: of arm A, once finished: a line for each case that fails
+
+
+def failures(result: TrialResult) -> tuple[str, ...]:
+    """A line for each case of arm A that fails: its error's type, place and first line."""
+    if result.trial.title != A:
+        return ()
+    return tuple(
+        f"{case}: {_told(observation.outcome, observation.error)}"
+        for case, observation in result.observations.items()
+        if observation.outcome != "passed"
+    )
+
+
+def _told(outcome: Outcome, error: ErrorInfo | None) -> str:
+    if error is None:
+        return outcome.replace("_", " ")
+    place = error.place or error.raised_at
+    first = next(iter(error.message.strip().splitlines()), "")
+    return error.type + (f" at {place}" if place else "") + (f": {first}" if first else "")
 
 
 Progress = Callable[[Event], None]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from unpatch.ablate.trial import Event, Progress
 
 _PIPE_WIDTH = 150  #: characters; where nobody's terminal limits it, the table shows every channel as a column
+_FAILURES = 5  #: of arm A that are shown; the evidence has all
+_INTERRUPTED = 130  #: exit code, as shells have it for a program that SIGINT ended
 
 
 @click.command()
@@ -65,7 +67,7 @@ def ablate(
             result = run_study(study, out, jobs=jobs, timeout=timeout, resume=resume, only=only, progress=progress)
         except KeyboardInterrupt:
             click.echo("Interrupted. Finished trials are kept: go on with --resume.", err=True)
-            raise
+            click.get_current_context().exit(_INTERRUPTED)
     files = report.write(result, out)
     if as_json:
         click.echo(report.render(result, "json").encode(), nl=False)
@@ -99,6 +101,8 @@ def _progress(console: Console) -> Iterator[Progress]:
                 elif event.kind == "advanced":
                     bars.update(running[event.trial], completed=event.done)
                 else:
+                    for line in _failures(event):
+                        console.print(line, markup=False, highlight=False)
                     bars.advance(whole)
                     if event.trial in running:
                         bars.remove_task(running.pop(event.trial))
@@ -111,3 +115,14 @@ def _print_finished(event: Event) -> None:
         click.echo(f"{event.trial}: {event.note or f'{event.total} done'}", err=True)
     elif event.kind == "reused":
         click.echo(f"{event.trial}: {event.total} from an earlier run", err=True)
+    for line in _failures(event):
+        click.echo(line, err=True)
+
+
+def _failures(event: Event) -> list[str]:
+    """What fails with all patches in place: perhaps what the study is about, perhaps a mistake in it."""
+    from unpatch.report.words import visible
+
+    shown = [f"  {visible(line)}" for line in event.failures[:_FAILURES]]
+    more = len(event.failures) - len(shown)
+    return [*shown, f"  … and {more} more, in the evidence"] if more else shown

@@ -44,8 +44,8 @@ def enable_autograd(name):
         "thread's excluded keys, so that they would be differentiated under the mode."
     ),
     origin=Origin(
-        introduced="2024-04-29 by a6e615ee59b3 (pull 10733)",
-        removed="2026-08-07 by d1d86400a",
+        introduced="2024-04-29 by torch_npu commit a6e615ee59b3 (pull 10733)",
+        removed="2026-08-07 by torch_npu commit d1d86400a",
         note="The list holds public names; the mode is handed the internal operators that these are made of.",
     ),
     versions="torch>=2.1",
@@ -134,7 +134,7 @@ def apply_in_threads(modules, inputs, kwargs_tup=None, devices=None):
 
 
 _UPSTREAM = Origin(
-    removed="8f1a8ba94",
+    removed="torch_npu commit 8f1a8ba94",
     note="Obsolete since upstream's functions ask torch.accelerator for the device (pytorch pull 162573).",
 )
 
@@ -208,7 +208,7 @@ _tensor_type = manager.declare(
         "Tensor.type did not know types such as torch.npu.FloatTensor, by class or by name. The replacement converts to "
         "them with Tensor.to, and leaves everything else to the original, which is kept as Tensor.type_raw."
     ),
-    origin=Origin(removed="145924cec"),
+    origin=Origin(removed="torch_npu commit 145924cec"),
     versions="torch>=1.8",
     remove_when="Tensor.type takes the types of a renamed PrivateUse1 backend",
     risk="Code that calls Tensor.type_raw, which existed only because of the patch, fails.",
@@ -251,9 +251,12 @@ _module_methods = manager.declare(
         "were to fail with a clear message for a module that has a parameter on npu."
     ),
     origin=Origin(
-        introduced="2023-08 by 217f26d6d",
-        removed="2026-08-13 by 0a0f799ed",
-        note="Tensors can be shared since 967ed515b (2025-07). Five of the methods are inherited: undoing means deleting.",
+        introduced="2023-08 by torch_npu commit 217f26d6d",
+        removed="2026-08-13 by torch_npu commit 0a0f799ed",
+        note=(
+            "Tensors can be shared since torch_npu commit 967ed515b (2025-07). Five of the methods are inherited: undoing "
+            "means deleting."
+        ),
     ),
     versions="torch>=1.11",
     remove_when="npu tensors can be shared, and scripted modules work on npu",

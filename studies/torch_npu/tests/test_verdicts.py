@@ -82,6 +82,30 @@ def test_dataparallel_differs_in_messages_only(patches, id):
     assert {"worker npu:0", "worker npu:1"} <= {thread.split(":  ")[0].rsplit(":", 1)[0] for thread in threads}
 
 
+def test_dataparallel_shows_the_code_that_matters_and_which_of_its_lines_never_ran(patches):
+    for id in ("parallel-apply", "data-parallel"):
+        code = patches[id].patch.code
+        assert "def apply_in_threads(" in code
+        assert "def coded(" in code
+        assert patches[id].reach.branches == len(patches[id].patch.branches)
+    assert patches["module-methods"].patch.code.count("def refuse_on_npu") == 1
+    texts = {line.text for line in patches["parallel-apply"].patch.branches}
+    assert "tensor = get_a_var(inputs[index])" in texts
+
+
+def test_errors_of_workers_differ_in_frames_only(patches):
+    for id in ("parallel-apply", "data-parallel"):
+        assert len(patches[id].listed_frames) == 2
+        assert all("apply_in_threads" in line or "in work" in line for line in patches[id].listed_frames)
+        messages = [arm.error.message for case in patches[id].cases for arm in case.arms if arm.error is not None]
+        assert not any("unpatch/observe" in message for message in messages)
+
+
+def test_the_evidence_fits_where_it_is_read(result):
+    assert len(render(result, "summary")) < 30_000
+    assert len(render(result, "md")) < 100_000
+
+
 def test_tensor_type_is_harmful_where_it_is_compiled_and_inert_elsewhere(patches):
     patch = patches["tensor-type"]
     harmful = {case.case for case in patch.cases if case.verdict == "harmful"}

@@ -31,6 +31,10 @@ def test_it_prints_what_the_study_wrote(evidence: Path, form: str) -> None:
     assert result.stdout_bytes == evidence.with_suffix(f".{form}").read_bytes()
 
 
+def test_a_summary_is_made_on_request(evidence: Path) -> None:
+    assert run(evidence, "--format", "summary").stdout_bytes.decode() == render(study(), "summary")
+
+
 def test_markdown_is_the_default(evidence: Path) -> None:
     assert run(evidence).stdout_bytes == evidence.with_suffix(".md").read_bytes()
 

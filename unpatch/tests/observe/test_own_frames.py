@@ -70,6 +70,9 @@ def test_what_is_no_traceback_is_left_as_it_is(text: str) -> None:
 
 
 def test_text_between_frames_stays() -> None:
-    text = 'Caught:\n  File "a.py", line 3, in f\n    x()\n    ^^^\nValueError: no\n\nfrom user code:\n   File "b.py", line 4, in <lambda>\n    y\nSet X=1\n'
+    text = (
+        'Caught:\n  File "a.py", line 3, in f\n    x()\n    ^^^\nValueError: no\n\n'
+        'from user code:\n   File "b.py", line 4, in <lambda>\n    y\nSet X=1\n'
+    )
     assert without_frames(text) == "Caught:\nValueError: no\n\nfrom user code:\nSet X=1\n"
     assert frames_of(text) == ["a.py in f", "b.py in <lambda>"]

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from evidence_study import LONG, arm, case, channels, error, patch, reach, study
 
-from unpatch.model import OriginInfo, PatchResult, ReachSummary, StudyResult
-from unpatch.report.blocks import Badge, Block, Code, Details, Facts, Inline, Section, Table
+from unpatch.model import BranchLine, ChannelResult, OriginInfo, PatchResult, ReachSummary, StudyResult
+from unpatch.report.blocks import Badge, Block, Code, Details, Facts, Inline, Paragraph, Section, Table
 from unpatch.report.document import build
 
 
@@ -66,8 +66,41 @@ def test_the_conclusion_parts_what_goes_from_what_stays() -> None:
     assert "Removable: autograd-keys (branch unreachable), module-methods (harmful)" in conclusion
     assert "To keep: nasty|`id`<b> (behavioural), tensor-type (required)" in conclusion
     assert "Undecided: data-parallel (inconclusive)" in conclusion
-    assert "changes 3 errors, messages or warnings" in conclusion
+    assert "changes 3 errors, messages or warnings, all listed; in 1 more error only the frames" in conclusion
     assert "11 trials" in conclusion
+
+
+def test_what_changes_is_counted_without_the_errors_that_differ_in_frames_only() -> None:
+    one = (case("a", "one"),)
+    assert "changes no error, message or warning." in said(of(patch("a", "inert", "Alike.", one)), "Conclusion")
+    frames = patch("a", "inert", "Alike.", one, listed_frames=("one: x", "two: x"))
+    assert "changes no error, message or warning; in 2 errors only" in said(of(frames), "Conclusion")
+    listed = patch("a", "inert", "Alike.", one, listed=("one: x",))
+    assert "changes 1 error, message or warning, all listed." in said(of(listed), "Conclusion")
+
+
+def test_patches_that_were_not_judged_are_named() -> None:
+    result = of(study().patches[0])
+    assert "6 patches were not judged (--only): module-methods," in said(result, "Conclusion")
+    assert "over 2 cases" in said(result, "Conclusion")
+    assert "6 patches not judged (--only): module-methods, " in said(result, "What is not covered")
+    assert "2 cases that must keep working" in said(result, "Cases")
+    assert build(result).headline == "1 of 1 patch can be removed, 6 not judged"
+    assert "--only" not in said(study(), "Conclusion") + said(study(), "What is not covered")
+
+
+def test_a_workload_of_many_cases_is_described_once() -> None:
+    cases = said(study(), "Cases")
+    assert "operator\nA step of training\noperator[batch_norm] operator[to]\nno\nautograd-keys" in cases
+
+
+def test_harmful_is_explained_in_sight_and_only_where_it_is_said() -> None:
+    def in_sight(result: StudyResult) -> bool:
+        parts = part(build(result).sections, "Summary").blocks
+        return any(isinstance(block, Paragraph) and "itself breaks cases" in text(block.content) for block in parts)
+
+    assert in_sight(study())
+    assert not in_sight(of(study().patches[0]))
 
 
 def test_a_study_without_a_patch_concludes_nothing() -> None:
@@ -160,6 +193,80 @@ def test_every_channel_that_is_not_inert_is_explained_below_the_table() -> None:
     assert "tensors: behavioural, y: 3 of 64 elements differ" in words(comparison)
 
 
+def test_each_channel_that_was_not_compared_has_its_own_reason() -> None:
+    reasons = {
+        "operators": "torch was not imported",
+        "keys": "torch was not imported",
+        "tensors": "",
+        "messages": "one",
+    }
+    found = tuple(
+        ChannelResult(c.channel, "not_compared", reasons[c.channel]) if c.channel in reasons else c for c in channels()
+    )
+    comparison = said(of(patch("a", "inert", "Alike.", (case("a", "one", channels=found),))), "Comparison per case")
+    assert (
+        "operators and keys: not compared, torch was not imported\ntensors: not compared\nmessages: not" in comparison
+    )
+
+
+def test_lines_that_never_ran_are_listed_with_their_text() -> None:
+    lines = tuple(BranchLine(f"patches.py:{number}", f"line {number}") for number in (20, 21, 30))
+    cases = (
+        case("a", "one", reach=reach("a", "one", branches=2, run=1)),
+        case("a", "two", reach=reach("a", "two", calls=0)),
+    )
+    found = said(of(patch("a", "inert", "Alike.", cases, branches=lines)), "Reach")
+    assert "2 of 3 own branch lines never ran in any case:\npatches.py:21 line 21\npatches.py:30 line 30" in found
+    assert "one\n40\nmain, backward\n1 of 3" in found
+    assert "two\n0\nnone\n0 of 3" in found
+    all_ran = (case("a", "one", reach=reach("a", "one", branches=2, run=2)),)
+    assert "never" not in said(of(patch("a", "inert", "Alike.", all_ran, branches=lines[:2])), "Reach")
+
+
+def test_the_same_error_with_other_frames_is_listed_apart() -> None:
+    result = of(patch("a", "inert", "Alike.", (), listed=("one: x",), listed_frames=("two: y",)))
+    listed = said(result, "Changed errors, messages and warnings")
+    assert listed.index("one: x") < listed.index("only other frames") < listed.index("two: y")
+
+
+# --------------------------------------------------------------------------------------------------- compact
+def compacted(result: StudyResult, title: str) -> str:
+    return words(part(build(result, compact=True).sections, title))
+
+
+def test_a_compact_document_merges_the_rows_of_cases_that_say_the_same() -> None:
+    result = of(patch("a", "inert", "Alike.", tuple(case("a", f"c{number}") for number in range(3))))
+    assert compacted(result, "Comparison per case").count("c0 c1 c2\npassed") == 1
+    assert "c0 c1 c2\n40\n" in compacted(result, "Reach")
+    assert "c0\npassed" in said(result, "Comparison per case")
+
+
+def test_a_compact_document_names_the_lines_that_ran_once() -> None:
+    lines = tuple(BranchLine(f"patches.py:{number}", "x") for number in (20, 21))
+    cases = tuple(case("a", name, reach=reach("a", name, run=1)) for name in ("one", "two"))
+    found = compacted(of(patch("a", "inert", "Alike.", cases, branches=lines)), "Reach")
+    assert found.count("patches.py:20") == 1
+    assert "Lines run in some case: patches.py:20" in found
+
+
+@pytest.mark.parametrize(("number", "tables"), [(8, 8), (9, 0)])
+def test_a_compact_document_names_the_operators_of_few_cases_each(number: int, tables: int) -> None:
+    result = of(patch("a", "inert", "Alike.", tuple(case("a", f"c{n}") for n in range(number))))
+    assert compacted(result, "Operators seen").count("aten::add.Tensor") == (tables or 1)
+    assert said(result, "Operators seen").count("aten::add.Tensor") == number
+
+
+def test_a_compact_document_keeps_the_details_of_what_speaks_against() -> None:
+    failed = tuple(arm(name, error("same")) for name in ("A", "A'", "B"))
+    silent = case("a", "silent", arms=failed, channels=channels("it fails alike", exceptions="not_compared"))
+    silent = msgspec.structs.replace(silent, verdict="nothing")
+    bad = case("a", "bad", channels=channels("y differs", tensors="behavioural"), verdict="behavioural")
+    comparison = compacted(of(patch("a", "behavioural", "Differs.", (silent, bad))), "Comparison per case")
+    assert "bad: behavioural\nA\npassed" in comparison
+    assert "silent: nothing" not in comparison
+    assert "exceptions: not compared, it fails alike (1 case)" in comparison
+
+
 def test_a_case_that_concludes_nothing_is_shown_and_marked() -> None:
     failed = tuple(arm(name, error("same")) for name in ("A", "A'", "B"))
     one = case("a", "one", arms=failed, verdict="nothing")
@@ -232,6 +339,6 @@ def test_what_hides_or_reorders_text_is_written_out() -> None:
 
 def test_reach_counts_lines_of_each_case() -> None:
     one = case("a", "one", reach=reach("a", "one", calls=3, run=2))
-    assert "one\n3\nmain, backward\n2 of 2\npatches.py:20, patches.py:21\nno" in said(
+    assert "one\n3\nmain, backward\n2 of 2\nno\npatches.py:20, patches.py:21" in said(
         of(patch("a", "inert", "Alike.", (one,))), "Reach"
     )

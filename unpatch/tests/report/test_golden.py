@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from evidence_study import study
 
-from unpatch.report import write
+from unpatch.report import Format, render, write
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize("name", ["evidence.md", "evidence.html"])
-def test_document_is_the_one_that_was_approved(name: str, tmp_path: Path) -> None:
-    written = {path.name: path for path in write(study(), tmp_path)}[name].read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "form"), [("evidence.md", "md"), ("evidence.html", "html"), ("summary.md", "summary")]
+)
+def test_document_is_the_one_that_was_approved(name: str, form: Format) -> None:
+    written = render(study(), form)
     approved = GOLDEN / name
     if os.environ.get("UNPATCH_UPDATE_GOLDEN"):
         approved.write_text(written, encoding="utf-8")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from unpatch.report import render
 from unpatch.report.words import visible
 
-VOID = {"meta"}
+VOID = {"meta", "wbr"}
 ELEMENTS = {
     *VOID, "html", "head", "title", "style", "body", "header", "nav", "main", "section", "h1", "h2", "h3", "h4", "p",
     "ul", "li", "dl", "div", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "details",
@@ -90,6 +90,13 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
     assert any(value.startswith("default-src 'none'") for value in page.values("content"))
     assert "url(" not in page.texts["style"][0]
     assert "@import" not in page.texts["style"][0]
+
+
+def test_long_identifiers_break_between_their_words_only() -> None:
+    names = {"share_memory", "operator[batch_norm]", "torch/nn/modules/module.py:share_memory"}
+    page = render(study(), "html")
+    assert "<code>operator[<wbr>batch_<wbr>norm]</code>" in page
+    assert names & set(Page(page).texts["code"])
 
 
 @pytest.mark.parametrize("word", ["prefers-color-scheme: dark", "@media print", "max-width: 700px"])

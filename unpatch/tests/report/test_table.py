@@ -42,6 +42,10 @@ def test_a_narrow_terminal_gets_the_channels_below() -> None:
     assert "harmful: exceptions; changed: messages; not compared: operators, keys, tensors; inert: warnings" in text
 
 
+def test_harmful_is_explained() -> None:
+    assert "the patch itself breaks cases" in one_line(plain(study(), 80))
+
+
 def test_it_ends_with_the_answer() -> None:
     assert plain(study(), 80).endswith("\n4 of 7 patches can be removed.\n")
 

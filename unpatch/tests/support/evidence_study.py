@@ -5,6 +5,7 @@ from __future__ import annotations
 from unpatch.model import (
     ArmSummary,
     Artefact,
+    BranchLine,
     CaseInfo,
     CaseResult,
     Channel,
@@ -86,6 +87,7 @@ def patch(
     summary: ReachSummary | None = None,
     probes: tuple[ProbeRecord, ...] = (),
     listed: tuple[str, ...] = (),
+    listed_frames: tuple[str, ...] = (),
     **declared: object,
 ) -> PatchResult:
     fields: dict[str, object] = {
@@ -125,6 +127,7 @@ def patch(
         cases=cases,
         probes=probes,
         listed=listed,
+        listed_frames=listed_frames,
     )
 
 
@@ -179,6 +182,12 @@ def _patches() -> tuple[PatchResult, ...]:
         listed=(
             "script[add_module]: builtins.RuntimeError -> torch.jit.Error",
             "script[add_module]: 'add_module is not supported in npu.' -> 'Cannot re-assign modules in a ScriptModule'",
+        ),
+        listed_frames=("script[other]: message changed: same error, other frames: E: no · - a.py in f · + b.py in g",),
+        branches=(
+            BranchLine("patches.py:20", "raise RuntimeError(name)"),
+            BranchLine("patches.py:21", "self.refused = True"),
+            BranchLine("patches.py:30", f"return `{NASTY}`"),
         ),
     )
     nasty = patch(

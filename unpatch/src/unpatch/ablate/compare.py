@@ -7,7 +7,6 @@ as a multiset of per-thread sequences; tensors are compared by their bytes, so t
 from __future__ import annotations
 
 import difflib
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
@@ -18,7 +17,7 @@ from msgspec import Struct
 
 from unpatch.ablate.distance import largest_difference
 from unpatch.model import Channel, ErrorInfo, Observation, TensorInfo, ThreadRecord
-from unpatch.observe.own_frames import frames_of, without_frames
+from unpatch.observe.own_frames import after_frames, frames_of, without_frames
 from unpatch.observe.tensors import load_tensors
 
 #: Differences shown per channel; the observations themselves stay in the study's store.
@@ -47,7 +46,7 @@ def compare(left: Observation, right: Observation, folder: Path) -> dict[Channel
     if left.outcome == right.outcome == "passed":
         comparisons += [_operators(left, right), _keys(left, right), _tensors(left, right, folder)]
     else:
-        reason = "the case did not pass in both"
+        reason = "the case did not pass in both runs"
         comparisons += [Comparison(channel, "not_compared", reason) for channel in _RECORDED_WHOLE]
     return {comparison.channel: comparison for comparison in comparisons}
 
@@ -103,7 +102,7 @@ def _frame_changes(before: str, after: str) -> str:
     lines = [f"- {_times(frame, count)}" for frame, count in (fewer - more).items()]
     lines += [f"+ {_times(frame, count)}" for frame, count in (more - fewer).items()]
     changes = "\n".join(lines[:SHOWN]) or "the same functions, at other lines"
-    return f"same error, other frames: {_shorten(_last_line(after))}\n{changes}"
+    return f"same error, other frames: {_shorten(after_frames(after) or after)}\n{changes}"
 
 
 def _message(error: ErrorInfo | None) -> str | None:
@@ -181,11 +180,17 @@ def _sequence_diff(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 
 
 def _without_common_ends(one: Sequence[str], other: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    one, other = one[start:], other[start:]
-    shared = zip(reversed(one), reversed(other), strict=False)
-    end = next((i for i, (a, b) in enumerate(shared) if a != b), min(len(one), len(other)))
-    return one[: len(one) - end], other[: len(other) - end]
+    start, end = _common_ends(one, other)
+    return one[start : len(one) - end], other[start : len(other) - end]
+
+
+def _common_ends(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
+    """How many items two sequences have in common at their start and, of what is left, at their end."""
+    shorter = min(len(one), len(other))
+    start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), shorter)
+    backwards = zip(reversed(one), reversed(other), strict=False)
+    end = next((i for i, (a, b) in enumerate(backwards) if a != b), shorter)
+    return start, min(end, shorter - start)
 
 
 def _keys(left: Observation, right: Observation) -> Comparison:
@@ -288,25 +293,18 @@ def _shorten(text: str) -> str:
     return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
 
 
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "").strip()
-
-
 def differing(before: str, after: str) -> tuple[str, str]:
     """Both texts on one line; where they are long, the part in which they differ.
 
-    Of a text that holds a traceback the last line says what happened, and it is quoted where it differs.
+    Of a text that holds a traceback, the line that ends it says what happened, and it is quoted where it differs.
     """
-    if frames_of(before) or frames_of(after):
-        ends = _last_line(before), _last_line(after)
-        if ends[0] != ends[1]:
-            before, after = ends
+    ends = after_frames(before), after_frames(after)
+    if ends[0] != ends[1]:
+        before, after = ends[0] or before, ends[1] or after
     one, other = " ".join(before.split()), " ".join(after.split())
     if max(len(one), len(other)) <= EXCERPT:
         return one, other
-    start = max(0, len(os.path.commonprefix([one, other])) - CONTEXT)
-    end = len(os.path.commonprefix([one[:start:-1], other[:start:-1]]))
-    end = max(0, end - CONTEXT)
+    start, end = (max(0, shared - CONTEXT) for shared in _common_ends(one, other))
     return _part(one, start, len(one) - end), _part(other, start, len(other) - end)
 
 

@@ -147,9 +147,7 @@ def _digest(names: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
 
 
-def _plan(
-    described: Described, patches: Sequence[PatchInfo], cases: Sequence[CaseInfo], arms: _Arms
-) -> list[Trial]:
+def _plan(described: Described, patches: Sequence[PatchInfo], cases: Sequence[CaseInfo], arms: _Arms) -> list[Trial]:
     every = tuple(case.id for case in cases)
     probes = tuple(probe.id for probe in described.info.probes if any(probe.patch == patch.id for patch in patches))
     trials = [
@@ -399,7 +397,10 @@ def _relative(path: Path) -> str:
 
 def _artefacts(out: Path, names: Collection[str]) -> tuple[Artefact, ...]:
     """The store and what each child of these trials was ordered; every observation is in the store."""
-    files = [out / STORE, *(file for name in sorted(names) for file in sorted((out / TRIALS / name).glob(f"*/{ORDERS}")))]
+    files = [
+        out / STORE,
+        *(file for name in sorted(names) for file in sorted((out / TRIALS / name).glob(f"*/{ORDERS}"))),
+    ]
     return tuple(
         Artefact(file.relative_to(out).as_posix(), hashlib.sha256(content).hexdigest(), len(content))
         for file in files

@@ -138,9 +138,7 @@ def _refuse_foreign(folder: Path) -> None:
         raise StoreMismatchError(f"{store} is no store of a study; give another --out, or remove it yourself.")
     foreign = trials if trials.exists() and not store.exists() else _foreign_in(trials)
     if foreign is not None:
-        raise StoreMismatchError(
-            f"{foreign} was not written by unpatch; give another --out, or move it away yourself."
-        )
+        raise StoreMismatchError(f"{foreign} was not written by unpatch; give another --out, or move it away yourself.")
 
 
 def _is_store(path: Path) -> bool:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from unpatch.ablate.protocol import Mode
 from unpatch.model import ErrorInfo, Observation, Outcome, ProbeRecord, ReachRecord
 
-
 #: The title of arm A, whose failures are told: they are what the program does as it is.
 A = "A, all patches"
 

@@ -83,7 +83,7 @@ def _exceptions(a: Observation, b: Observation, noise: Comparison, effect: Compa
         return ChannelResult("exceptions", "harmful", effect.detail)
     if effect.state == "differs":
         return ChannelResult("exceptions", "changed", effect.detail)
-    return ChannelResult("exceptions", "not_compared", "fails alike with and without the patch")
+    return ChannelResult("exceptions", "not_compared", "it fails with the same type at the same place in A and B")
 
 
 def _compared(channel: Channel, noise: Comparison, effect: Comparison) -> ChannelResult:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
+
+if TYPE_CHECKING:
+    from unpatch.report import Format
 
 _SUFFIXES = {".md": "md", ".html": "html", ".json": "json", ".txt": "table"}
 _FILE_WIDTH = 160  # columns of a table in a file, which no terminal limits
@@ -15,8 +19,8 @@ _FILE_WIDTH = 160  # columns of a table in a file, which no terminal limits
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["md", "html", "table", "json"]),
-    help="What to write; by default what the name of --out ends in, else md.",
+    type=click.Choice(["md", "html", "table", "json", "summary"]),
+    help="What to write; by default what the name of --out ends in, else md. summary: Markdown for a pull request.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="File to write; by default standard output."
@@ -31,6 +35,7 @@ def report(evidence: Path, form: str | None, out: Path | None) -> None:
     Example:
       unpatch report evidence/evidence.json --format table
       unpatch report evidence/evidence.json --out evidence.html
+      unpatch report evidence/evidence.json --format summary
     """
     from unpatch.files import write_whole
     from unpatch.report import json, render, table
@@ -45,7 +50,7 @@ def report(evidence: Path, form: str | None, out: Path | None) -> None:
 
             Console().print(table.summary(result))
         return
-    text = render(result, "html" if form == "html" else "json" if form == "json" else "md")
+    text = render(result, cast("Format", form))
     if out:
         write_whole(out, text)
     else:

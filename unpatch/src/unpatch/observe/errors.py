@@ -16,7 +16,8 @@ def describe_error(exception: BaseException, root: Path, patched: Collection[Cod
     """Type, message and place of `exception`.
 
     `place` is the last statement below `root` on the way to the error (empty if there is none), `raised_at` the
-    innermost Python function but for those of our recorder. Neither they nor the message hold absolute paths or memory addresses.
+    innermost Python function but for those of our recorder. Neither they nor the message hold absolute paths or memory
+    addresses.
 
     `patched` is the code of patches, which is no place of a workload: an error that a patch hands on from the original
     surfaces at the same statement with and without the patch.

@@ -62,6 +62,13 @@ def frames_of(text: str) -> list[str]:
     return [f"{frame.file} in {frame.function}" for frame, _ in _blocks(text) if frame is not None]
 
 
+def after_frames(text: str) -> str:
+    """The line that ends the last traceback in `text` and says what happened; empty if there is none."""
+    blocks = _blocks(text)
+    last = max((position for position, (frame, _) in enumerate(blocks) if frame is not None), default=len(blocks))
+    return "".join(block for _, block in blocks[last + 1 : last + 2]).strip()
+
+
 def _blocks(text: str) -> list[tuple[Frame | None, str]]:
     """The text in parts: each frame with the lines that belong to it, and what lies between."""
     blocks: list[tuple[Frame | None, str]] = []

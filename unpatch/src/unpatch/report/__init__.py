@@ -1,6 +1,7 @@
 """Evidence for people and programs: one document model, rendered as Markdown, HTML and JSON.
 
-`write` puts all three beside each other; `render` gives one as text; `table.summary` is the short form for a terminal.
+`write` puts all three beside each other; `render` gives one as text; `table.summary` is the short form for a terminal, and
+the format `summary` the one for a pull request.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from typing import Literal
 
 from unpatch.files import write_whole
 from unpatch.model import StudyResult
-from unpatch.report import html, json, markdown
+from unpatch.report import html, json, markdown, summary
 from unpatch.report.document import build
 
-Format = Literal["md", "html", "json"]
+Format = Literal["md", "html", "json", "summary"]
+#: What a study leaves behind; a summary is made on request.
 FORMATS: tuple[Format, ...] = ("md", "html", "json")
 
 
@@ -21,7 +23,9 @@ def render(result: StudyResult, form: Format) -> str:
     """The evidence in one format."""
     if form == "json":
         return json.dumps(result)
-    return (markdown if form == "md" else html).render(build(result))
+    if form == "summary":
+        return summary.render(result)
+    return markdown.render(build(result, compact=True)) if form == "md" else html.render(build(result))
 
 
 def write(result: StudyResult, out: Path) -> list[Path]:

@@ -7,8 +7,9 @@ the document.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 
-from unpatch.model import PatchResult, StudyResult
+from unpatch.model import CaseInfo, PatchResult, StudyResult
 from unpatch.report.blocks import (
     Block,
     Bullets,
@@ -32,6 +33,7 @@ from unpatch.report.blocks import (
 from unpatch.report.patch_section import patch_section
 from unpatch.report.words import (
     CHANNELS,
+    HARMFUL,
     MEANINGS,
     badge,
     cell,
@@ -47,24 +49,26 @@ from unpatch.report.words import (
 Anchors = Mapping[str, str]  # patch id -> anchor of its section
 
 
-def build(result: StudyResult) -> Document:
-    """The evidence document of a judged study."""
+def build(result: StudyResult, *, compact: bool = False) -> Document:
+    """The evidence document of a judged study; `compact` says of each patch once what else each of its cases says."""
     result = visible_result(result)
     info = result.info
-    anchors = _anchors(result.patches)
+    anchors = patch_anchors(result.patches)
     return Document(
         title=info.title or info.name,
         subtitle=f"Which monkey patches can be deleted: study {info.name}, {result.started}",
         headline=headline(result),
         pointers=tuple(Pointer(anchors[p.patch.id], p.patch.id, badge(p.verdict), p.because) for p in result.patches),
         sections=(
-            Section("Conclusion", (Paragraph(_conclusion(result, anchors)), *prose(info.summary)), "conclusion"),
-            _summary(result.patches, anchors),
+            conclusion(result, anchors),
+            Section("Summary", (*summary(result.patches, anchors), _meanings()), "summary"),
             _purpose(result),
             _environment(result),
             _cases(result, anchors),
-            Section("Patches", tuple(patch_section(p, anchors[p.patch.id]) for p in result.patches), "patches"),
-            Section("What is not covered", (Bullets(_not_covered(result)),), "not-covered"),
+            Section(
+                "Patches", tuple(patch_section(p, anchors[p.patch.id], compact) for p in result.patches), "patches"
+            ),
+            Section("What is not covered", (Bullets(not_covered(result)),), "not-covered"),
             _artefacts(result),
         ),
     )
@@ -73,10 +77,23 @@ def build(result: StudyResult) -> Document:
 def headline(result: StudyResult) -> str:
     """How many patches can go, in a few words."""
     going = sum(patch.removable for patch in result.patches)
-    return f"{going} of {count(len(result.patches), 'patch')} can be removed"
+    said = f"{going} of {count(len(result.patches), 'patch')} can be removed"
+    missing = len(not_judged(result))
+    return f"{said}, {missing:,} not judged" if missing else said
 
 
-def _anchors(patches: Iterable[PatchResult]) -> dict[str, str]:
+def not_judged(result: StudyResult) -> tuple[str, ...]:
+    """The ids of the patches that the study declares and that `--only` left out."""
+    judged = {patch.patch.id for patch in result.patches}
+    return tuple(patch.id for patch in result.info.patches if patch.id not in judged)
+
+
+def _cases_run(result: StudyResult) -> list[CaseInfo]:
+    run = {case.case for patch in result.patches for case in patch.cases}
+    return [case for case in result.info.cases if case.id in run or not not_judged(result)]
+
+
+def patch_anchors(patches: Iterable[PatchResult]) -> dict[str, str]:
     """An anchor per patch id: readable, and unique even where ids differ only in punctuation."""
     anchors: dict[str, str] = {}
     for patch in patches:
@@ -89,7 +106,12 @@ def _anchors(patches: Iterable[PatchResult]) -> dict[str, str]:
     return anchors
 
 
-def _conclusion(result: StudyResult, anchors: Anchors) -> Inline:
+def conclusion(result: StudyResult, anchors: Anchors) -> Section:
+    """What the study found, and what it is about."""
+    return Section("Conclusion", (Paragraph(_concluded(result, anchors)), *prose(result.info.summary)), "conclusion")
+
+
+def _concluded(result: StudyResult, anchors: Anchors) -> Inline:
     """One paragraph: which patches can go, which cannot, and what that rests on."""
     if not result.patches:
         return inline("The study declares no patch, so there is nothing to conclude.")
@@ -101,17 +123,29 @@ def _conclusion(result: StudyResult, anchors: Anchors) -> Inline:
         if patches:
             links = [inline(Link(p.patch.id, anchors[p.patch.id]), f" ({words(p.verdict)})") for p in patches]
             clauses.append(inline(f"{what}: ", *joined(links)))
-    listed = sum(len(p.listed) for p in going)
-    if listed:
-        texts = "error, message or warning" if listed == 1 else "errors, messages or warnings"
-        clauses.append(inline(f"Removing them changes {listed:,} {texts}, all listed"))
-    elif going:
-        clauses.append(inline("Removing them changes no error, message or warning"))
-    rests = f"{count(result.trials, 'trial')}, each in a fresh process, over {count(len(result.info.cases), 'case')}"
+    if missing := not_judged(result):
+        were = "patch was" if len(missing) == 1 else "patches were"
+        clauses.append(inline(f"{len(missing):,} {were} not judged (--only): {', '.join(missing)}"))
+    if going:
+        clauses.append(inline(_changes(going)))
+    rests = f"{count(result.trials, 'trial')}, each in a fresh process, over {count(len(_cases_run(result)), 'case')}"
     return inline(*joined([*clauses, inline(f"This rests on {rests}")], ". "), ".")
 
 
-def _summary(patches: tuple[PatchResult, ...], anchors: Anchors) -> Section:
+def _changes(going: list[PatchResult]) -> str:
+    """How many texts change for users; errors that read the same but for the frames they hold are counted apart."""
+    texts, frames = (sum(map(len, lines)) for lines in zip(*((p.listed, p.listed_frames) for p in going), strict=True))
+    said = "Removing them changes no error, message or warning"
+    if texts:
+        noun = "error, message or warning" if texts == 1 else "errors, messages or warnings"
+        said = f"Removing them changes {texts:,} {noun}, all listed"
+    if frames:
+        said += f"; in {count(frames, 'more error' if texts else 'error')} only the frames of a traceback differ"
+    return said
+
+
+def summary(patches: tuple[PatchResult, ...], anchors: Anchors, reasons: bool = True) -> tuple[Block, ...]:
+    """One row per patch, with what its verdict rests on unless this is said elsewhere."""
     rows = tuple(
         Row(
             cells=(
@@ -124,11 +158,16 @@ def _summary(patches: tuple[PatchResult, ...], anchors: Anchors) -> Section:
                 inline(removable(p)),
             ),
             label=inline(Mono(p.patch.id)),
-            note=inline(p.because),
+            note=inline(p.because) if reasons else (),
         )
         for p in patches
     )
     head = ("Patch", "Group", "Reached", "Own branches", *(c.capitalize() for c in CHANNELS), "Verdict", "Remove?")
+    harmful = any(patch.verdict == "harmful" for patch in patches)
+    return (Table(head, rows), *((Paragraph(inline(HARMFUL)),) if harmful else ()))
+
+
+def _meanings() -> Details:
     meanings = Facts(tuple((word, inline(meaning)) for word, meaning in MEANINGS))
     rules = prose(
         "Every case ran in fresh processes: with all patches (A), again with all patches (A′, the noise control) and, "
@@ -137,11 +176,7 @@ def _summary(patches: tuple[PatchResult, ...], anchors: Anchors) -> Section:
         "listed and decide nothing. A patch can be removed if it is harmful, inert or never acted, and no case is "
         "required, behavioural or inconclusive."
     )
-    blocks: tuple[Block, ...] = (
-        Table(head, rows),
-        Details(inline("What the words mean"), (*rules, meanings)),
-    )
-    return Section("Summary", blocks, "summary")
+    return Details(inline("What the words mean"), (*rules, meanings))
 
 
 def _purpose(result: StudyResult) -> Section:
@@ -158,11 +193,16 @@ def _environment(result: StudyResult) -> Section:
         facts.append(("seed", inline(Mono(str(result.info.seed)))))
     facts.append(("started", inline(Mono(result.started))))
     facts.append(("took", inline(f"{duration(result.seconds)}, {count(result.trials, 'trial')}")))
-    blocks: list[Block] = [Facts(tuple(facts)), Paragraph(inline("To reproduce:")), Code(result.command, "sh")]
+    return Section("Environment and reproduction", (Facts(tuple(facts)), *reproduction(result)), "environment")
+
+
+def reproduction(result: StudyResult) -> tuple[Block, ...]:
+    """How to run the study again."""
+    blocks: list[Block] = [Paragraph(inline("To reproduce:")), Code(result.command, "sh")]
     if result.info.environment:
         variables = "\n".join(f"{name}={value}" for name, value in result.info.environment.items())
         blocks += [Paragraph(inline("Every trial runs with these environment variables:")), Code(variables, "sh")]
-    return Section("Environment and reproduction", tuple(blocks), "environment")
+    return tuple(blocks)
 
 
 def _cases(result: StudyResult, anchors: Anchors) -> Section:
@@ -171,25 +211,33 @@ def _cases(result: StudyResult, anchors: Anchors) -> Section:
             return inline("every patch")
         return joined(inline(Link(i, anchors[i]) if i in anchors else Mono(i)) for i in ids)
 
+    cases = _cases_run(result)
+    # Of a parametrised workload everything but the names is said once.
+    grouped = groupby(cases, lambda case: (case.workload, case.doc, case.compiled, case.covers))
     rows = tuple(
         Row(
             (
-                inline(Mono(case.id)),
-                inline(" ".join(case.doc.split())),
-                inline("yes" if case.compiled else "no"),
-                covers(case.covers),
+                inline(Mono(workload)),
+                inline(" ".join(doc.split())),
+                joined((inline(Mono(case.id)) for case in group), " "),
+                inline("yes" if is_compiled else "no"),
+                covers(covered),
             )
         )
-        for case in result.info.cases
+        for (workload, doc, is_compiled, covered), group in grouped
     )
-    table = Table(("Case", "What must keep working", "Compiled", "Covers"), rows)
-    summary = inline(f"{count(len(rows), 'case')} that must keep working")
-    return Section("Cases", (Details(summary, (table,), open=len(rows) <= 12),), "cases")
+    table = Table(("Workload", "What must keep working", "Cases", "Compiled", "Covers"), rows)
+    summary = inline(f"{count(len(cases), 'case')} that must keep working")
+    return Section("Cases", (Details(summary, (table,), open=len(cases) <= 12),), "cases")
 
 
-def _not_covered(result: StudyResult) -> tuple[Inline, ...]:
+def not_covered(result: StudyResult) -> tuple[Inline, ...]:
     """What the study says, and what the observations show, to lie outside the evidence."""
     lines = [inline(line) for line in result.info.not_covered]
+    if missing := not_judged(result):
+        lines.append(
+            inline(f"{count(len(missing), 'patch')} not judged (--only): ", *joined(inline(Mono(id)) for id in missing))
+        )
     if sum(p.removable for p in result.patches) > 1:
         lines.append(
             inline("Each patch was left out alone; leaving out all removable ones together was not tried here.")

@@ -5,6 +5,8 @@ jinja2 escapes every text; the page's own content policy forbids whatever might 
 
 from __future__ import annotations
 
+import re
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from unpatch.report.blocks import Document
@@ -17,6 +19,8 @@ _environment = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+#: Where a long identifier may be broken: after what parts its words.
+_environment.filters["parts"] = lambda text: re.split(r"(?<=[_.,:/\[\-])(?=\w)", text)
 
 
 def render(document: Document) -> str:

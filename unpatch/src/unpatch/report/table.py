@@ -16,7 +16,7 @@ from rich.text import Text
 from unpatch.model import PatchResult, StudyResult
 from unpatch.report.blocks import Badge, Tone
 from unpatch.report.document import headline
-from unpatch.report.words import CHANNELS, badge, cell, own_branch, reached, removable, visible_result
+from unpatch.report.words import CHANNELS, HARMFUL, badge, cell, own_branch, reached, removable, visible_result
 
 _STYLES: dict[Tone, str] = {
     "go": "green",
@@ -56,6 +56,8 @@ class _Summary:
             yield Text.assemble(patch.patch.id, ": ", _styled(badge(patch.verdict)), ". ", patch.because)
             if not fits:
                 yield Padding(_channels(patch), (0, 0, 0, 2))
+        if any(patch.verdict == "harmful" for patch in patches):
+            yield Text(HARMFUL)
         if patches:
             yield Text()
         yield Text(headline(self._result) + ".", style="bold")

@@ -48,8 +48,11 @@ MEANINGS: tuple[tuple[str, str], ...] = (
     ("error changed", "a case fails with and without the patch, with another error: listed, decides nothing"),
     ("nothing", "a case fails alike with and without the patch, so it says nothing"),
     ("changed", "messages or warnings differ: listed, decides nothing"),
-    ("not compared", "the case did not pass with and without the patch, so this channel has nothing to compare"),
+    ("not compared", "this channel has nothing to compare; each case says why"),
 )
+
+#: Said wherever a patch is harmful and can go, which would else look like a contradiction.
+HARMFUL = "Harmful means that the patch itself breaks cases: they fail with it and pass without it, so it should go."
 
 Verdict = PatchVerdict | CaseVerdict | ChannelVerdict
 

@@ -261,7 +261,9 @@ def test_a_compact_document_keeps_the_details_of_what_speaks_against() -> None:
     silent = case("a", "silent", arms=failed, channels=channels("it fails alike", exceptions="not_compared"))
     silent = msgspec.structs.replace(silent, verdict="nothing")
     bad = case("a", "bad", channels=channels("y differs", tensors="behavioural"), verdict="behavioural")
-    comparison = compacted(of(patch("a", "behavioural", "Differs.", (silent, bad))), "Comparison per case")
+    noisy = case("a", "noisy", channels=channels("A: 1, A′: 2", warnings="inconclusive"))
+    comparison = compacted(of(patch("a", "behavioural", "Differs.", (silent, bad, noisy))), "Comparison per case")
+    assert "warnings: inconclusive, A: 1, A′: 2" in comparison
     assert "bad: behavioural\nA\npassed" in comparison
     assert "silent: nothing" not in comparison
     assert "exceptions: not compared, it fails alike (1 case)" in comparison

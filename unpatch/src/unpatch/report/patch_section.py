@@ -178,7 +178,7 @@ def _comparison(patch: PatchResult, compact: bool) -> Section:
         failed = f"{silent} of {count(len(patch.cases), 'case')} failed both with and without the patch"
         blocks.append(Paragraph(inline(f"{failed}; nothing is concluded from such a case.")))
     eventful = [case for case in patch.cases if not _uneventful(case)]
-    detailed = [case for case in eventful if not compact or case.verdict in _AGAINST]
+    detailed = [case for case in eventful if not compact or case.verdict in _AGAINST or _noisy(case)]
     blocks += map(_case_details, detailed)
     if len(detailed) < len(eventful):
         blocks += _compacted([case for case in eventful if case not in detailed])
@@ -209,6 +209,11 @@ def _case_cells(case: CaseResult) -> tuple[Inline, ...]:
 
 def _uneventful(case: CaseResult) -> bool:
     return case.verdict == "inert" and all(channel.verdict == "inert" for channel in case.channels)
+
+
+def _noisy(case: CaseResult) -> bool:
+    """Whether a channel says nothing because A and A′ differ in it; no other list has this."""
+    return any(channel.verdict == "inconclusive" for channel in case.channels)
 
 
 def _case_details(case: CaseResult) -> Details:

@@ -46,6 +46,7 @@ def render(result: StudyResult) -> str:
 
 def _build(result: StudyResult, most: int, longest: int) -> Document:
     anchors = patch_anchors(result.patches)
+    beyond = Bullets(tuple(_cut(line, longest) for line in not_covered(result)))
     return Document(
         title=result.info.title or result.info.name,
         subtitle=f"Which monkey patches can be deleted: study {result.info.name}, {result.started}",

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 
 #include "check.h"
 
@@ -18,48 +20,88 @@ using c10::StorageImpl;
 using c10::CachingDeviceAllocator::DeviceStats;
 using StoragePtr = c10::intrusive_ptr<StorageImpl>;
 
-// What an npu storage's data pointer owns: the CPU storage with the bytes, and their charge to the device.
-struct Block {
-  StoragePtr cpu;
-  void* pointer;
-  size_t bytes;
-  DeviceIndex device;
+// Bytes that count against a device's capacity from the constructor to the destructor.
+class Charge {
+ public:
+  Charge(void* pointer, size_t bytes, DeviceIndex device) : pointer_(pointer), bytes_(bytes), device_(device) {
+    if (auto error = vnpuMemCharge(pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
+    report(static_cast<int64_t>(bytes));
+  }
+  ~Charge() {
+    vnpuMemDischarge(pointer_, bytes_, device_);
+    report(-static_cast<int64_t>(bytes_));
+  }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+  void* pointer() const { return pointer_; }
+
+ private:
+  void report(int64_t change) const {
+    if (C10_LIKELY(!c10::memoryProfilingEnabled() || !change)) return;
+    vnpuMemoryStats stats{};
+    vnpuMemGetStats(&stats, device_);
+    c10::reportMemoryUsageToProfiler(pointer_, change, static_cast<size_t>(stats.current),
+                                     static_cast<size_t>(stats.current), c10::Device(kNpu, device_));
+  }
+  void* pointer_;
+  size_t bytes_;
+  DeviceIndex device_;
 };
 
-void report(const Block& block, int64_t bytes) {
-  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-  vnpuMemoryStats stats{};
-  vnpuMemGetStats(&stats, block.device);
-  c10::reportMemoryUsageToProfiler(block.pointer, bytes, static_cast<size_t>(stats.current),
-                                   static_cast<size_t>(stats.current), c10::Device(kNpu, block.device));
+void delete_memory(void* context) {
+  auto* charge = static_cast<Charge*>(context);
+  void* pointer = charge->pointer();
+  delete charge;
+  vnpuFree(pointer);
 }
 
-void delete_block(void* context) {
-  auto* block = static_cast<Block*>(context);
-  vnpuMemDischarge(block->pointer, block->bytes, block->device);
-  report(*block, -static_cast<int64_t>(block->bytes));
-  delete block;
+// The allocator of the CPU storages behind the memory of one device. A CPU kernel that grows such a storage takes the memory
+// from the device, so that it fails before it has changed anything, as on a device whose memory is its own.
+struct DeviceMemory final : c10::Allocator {
+  DataPtr allocate(size_t bytes) override {
+    void* pointer = nullptr;
+    if (auto error = vnpuMalloc(&pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
+    std::unique_ptr<void, decltype(&vnpuFree)> memory(pointer, &vnpuFree);
+    auto* charge = new Charge(pointer, bytes, device);
+    return {memory.release(), charge, &delete_memory, c10::Device(c10::kCPU)};
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  DeviceIndex device = 0;
+};
+
+DeviceMemory* memory_of(DeviceIndex device) {
+  static auto* all = [] {  // leaked: tensors may outlive static destruction
+    auto* made = new DeviceMemory[VNPU_MAX_DEVICES];
+    for (DeviceIndex index = 0; index < VNPU_MAX_DEVICES; ++index) made[index].device = index;
+    return made;
+  }();
+  return &all[device];
 }
 
-DataPtr own(Block block) {
-  auto* context = new Block(std::move(block));
-  report(*context, static_cast<int64_t>(context->bytes));
-  return {context->pointer, context, &delete_block, c10::Device(kNpu, context->device)};
-}
+// What an npu storage's data pointer owns: the CPU storage with the bytes and, where a CPU kernel brought them, their charge.
+struct Block {
+  StoragePtr cpu;
+  std::optional<Charge> charge;
+};
+
+void delete_block(void* context) { delete static_cast<Block*>(context); }
 
 DataPtr adopt(StoragePtr cpu, DeviceIndex device) {
   void* pointer = cpu->mutable_data();
-  const size_t bytes = cpu->nbytes();
-  if (auto error = vnpuMemCharge(pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
-  return own({std::move(cpu), pointer, bytes, device});
+  std::unique_ptr<Block> block(new Block{std::move(cpu), std::nullopt});
+  if (block->cpu->data_ptr().get_deleter() != &delete_memory) {
+    block->charge.emplace(pointer, block->cpu->nbytes(), device);
+    block->cpu->set_allocator(memory_of(device));
+  }
+  return {pointer, block.release(), &delete_block, c10::Device(kNpu, device)};
 }
 
 DataPtr allocate_on(size_t bytes, DeviceIndex device) {
-  void* pointer = nullptr;
-  if (auto error = vnpuMalloc(&pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
-  DataPtr data(pointer, pointer, &vnpuFree, c10::Device(c10::kCPU));
-  return adopt(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, std::move(data),
-                                                c10::GetCPUAllocator(), true),
+  TORCH_CHECK(device >= 0 && device < VNPU_MAX_DEVICES, "npu: cannot allocate memory: invalid device ordinal ",
+              static_cast<int>(device));
+  auto* memory = memory_of(device);
+  return adopt(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, memory->allocate(bytes), memory,
+                                                true),
                device);
 }
 

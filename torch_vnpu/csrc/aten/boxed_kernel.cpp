@@ -24,10 +24,13 @@ using torch::jit::Stack;
 
 enum class Role : uint8_t { Other, Tensor, TensorList, OptionalTensorList, Generator, Device };
 
+// Where an argument may lie, by the operator's own contract.
+enum class Place : uint8_t { Same, SameOrHost, Any };
+
 struct Argument {
   Role role;
   bool written;
-  bool any_device;  // may lie on CPU or on another npu, by the operator's own contract
+  Place place;
 };
 
 struct Traits {
@@ -37,13 +40,16 @@ struct Traits {
   size_t returns = 0;
 };
 
-// Arguments that may lie on another device, as they may on any accelerator. An empty list stands for all.
-const std::unordered_map<std::string_view, std::vector<std::string_view>>& device_agnostic_arguments() {
+// Operators that copy between devices.
+const std::unordered_set<std::string_view>& copies() {
+  static const std::unordered_set<std::string_view> names = {"aten::copy_", "aten::_copy_from",
+                                                             "aten::_copy_from_and_resize", "aten::_foreach_copy_"};
+  return names;
+}
+
+// Arguments that may lie on CPU, as they may on any accelerator.
+const std::unordered_map<std::string_view, std::vector<std::string_view>>& host_arguments() {
   static const std::unordered_map<std::string_view, std::vector<std::string_view>> table = {
-      {"aten::copy_", {}},
-      {"aten::_copy_from", {}},
-      {"aten::_copy_from_and_resize", {}},
-      {"aten::_foreach_copy_", {}},
       {"aten::index", {"indices"}},
       {"aten::index_put_", {"indices"}},
       {"aten::index_put", {"indices"}},
@@ -55,6 +61,14 @@ const std::unordered_map<std::string_view, std::vector<std::string_view>>& devic
       {"aten::_ctc_loss_backward", {"input_lengths", "target_lengths"}},
   };
   return table;
+}
+
+Place place_of(const c10::FunctionSchema& schema, const std::string& argument) {
+  if (copies().contains(schema.name())) return Place::Any;
+  const auto found = host_arguments().find(schema.name());
+  if (found == host_arguments().end()) return Place::Same;
+  const auto& names = found->second;
+  return std::find(names.begin(), names.end(), argument) != names.end() ? Place::SameOrHost : Place::Same;
 }
 
 Role role_of(const c10::TypePtr& type) {
@@ -76,15 +90,9 @@ Traits traits_of(const c10::FunctionSchema& schema) {
   Traits traits;
   traits.name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
   traits.returns = schema.returns().size();
-  const auto agnostic = device_agnostic_arguments().find(schema.name());
   for (const auto& argument : schema.arguments()) {
     const bool written = argument.alias_info() && argument.alias_info()->isWrite();
-    bool any_device = false;
-    if (agnostic != device_agnostic_arguments().end()) {
-      const auto& names = agnostic->second;
-      any_device = names.empty() || std::find(names.begin(), names.end(), argument.name()) != names.end();
-    }
-    traits.arguments.push_back({role_of(argument.type()), written, any_device});
+    traits.arguments.push_back({role_of(argument.type()), written, place_of(schema, argument.name())});
     traits.writes |= written;
   }
   return traits;
@@ -103,8 +111,15 @@ class Call {
 
   void run(Stack* stack) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
+    // CPU's autocast is not for this device: the CPU kernel may call operators that are on its list.
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     take_inputs(stack);
-    launch(stack);
+    try {
+      launch(stack);
+    } catch (...) {
+      if (traits_.writes) aliases_.write_back();  // what the kernel resized before it failed has other memory now
+      throw;
+    }
     if (traits_.writes) aliases_.write_back();
     give_outputs(stack);
   }
@@ -118,7 +133,7 @@ class Call {
       if (aliases_.device() < 0) {
         // A CPU tensor that came before is judged now that the call is known to be one on npu; see below.
         if (C10_UNLIKELY(first_host_ >= 0)) refuse_devices(op_, traits_, static_cast<size_t>(first_host_), device, host_device_);
-      } else if (C10_UNLIKELY(device.index() != aliases_.device()) && !argument.any_device) {
+      } else if (C10_UNLIKELY(device.index() != aliases_.device()) && argument.place != Place::Any) {
         refuse_devices(op_, traits_, index, c10::Device(kNpu, aliases_.device()), device);
       }
       return aliases_.to_cpu(tensor, argument.written);
@@ -126,7 +141,7 @@ class Call {
     if (!tensor.defined()) return tensor;
     aliases_.keep_host(tensor);
     // Numbers in the form of 0-dim CPU tensors are legal operands on every device; nothing else is, unless by contract.
-    if (!argument.any_device && (tensor.dim() > 0 || argument.written || !tensor.is_cpu())) {
+    if (argument.place == Place::Same && (tensor.dim() > 0 || argument.written || !tensor.is_cpu())) {
       if (aliases_.device() >= 0) refuse_devices(op_, traits_, index, c10::Device(kNpu, aliases_.device()), tensor.device());
       if (first_host_ < 0) {
         first_host_ = static_cast<int>(index);
@@ -154,15 +169,20 @@ class Call {
           break;
         case Role::Generator: generators_ = true; break;
         case Role::Device:
-          if (value.isDevice() && value.toDevice().type() == kNpu) {
-            const auto device = value.toDevice();
-            if (aliases_.device() < 0) aliases_.set_device(device.has_index() ? device.index() : current_device());
-            value = IValue(c10::Device(c10::kCPU));
-          }
+          if (value.isDevice()) value = take_device(value.toDevice());
           break;
       }
     }
+    if (C10_UNLIKELY(result_device_ >= 0)) aliases_.set_device(result_device_);
     if (C10_UNLIKELY(generators_)) take_generators(stack, base);
+  }
+
+  // A device argument says where the result goes, wherever the tensors are.
+  IValue take_device(c10::Device device) {
+    host_result_ = device.is_cpu();
+    if (device.type() != kNpu) return IValue(device);
+    result_device_ = device.has_index() ? device.index() : current_device();
+    return IValue(c10::Device(c10::kCPU));
   }
 
   IValue take_list(const c10::List<at::Tensor>& list, size_t index) {
@@ -188,7 +208,15 @@ class Call {
     for (size_t i = 0; i < traits_.arguments.size(); ++i) {
       if (traits_.arguments[i].role != Role::Generator) continue;
       auto& value = (*stack)[base + i];
-      value = IValue(cpu_generator_of(value.isNone() ? default_generator(aliases_.device()) : value.toGenerator()));
+      const auto device = aliases_.device() < 0 ? current_device() : aliases_.device();
+      if (value.isNone()) {
+        value = IValue(cpu_generator_of(default_generator(device), device));
+        continue;
+      }
+      const auto generator = value.toGenerator();
+      TORCH_CHECK(aliases_.device() >= 0 || first_host_ < 0, "Expected a '", host_device_.type(),
+                  "' device type for generator but found '", generator.device().type(), "'");
+      value = IValue(cpu_generator_of(generator, device));
     }
   }
 
@@ -210,6 +238,7 @@ class Call {
   }
 
   void give_outputs(Stack* stack) {
+    if (C10_UNLIKELY(host_result_)) return;
     const size_t base = stack->size() - traits_.returns;
     for (size_t i = 0; i < traits_.returns; ++i) {
       auto& value = (*stack)[base + i];
@@ -229,6 +258,8 @@ class Call {
   const Traits& traits_;
   Aliases aliases_;
   bool generators_ = false;
+  bool host_result_ = false;             // the caller asked for a result on CPU
+  c10::DeviceIndex result_device_ = -1;  // or on this device
   int first_host_ = -1;  // argument that holds a CPU tensor which no npu operator may take
   c10::Device host_device_{c10::kCPU};
 };
@@ -241,14 +272,12 @@ struct BoxedKernel final : c10::OperatorKernel {
 
 // Operators of other libraries, and those defined after the registration, that have a CPU kernel but none on npu.
 void fallback(const c10::OperatorHandle& op, Stack* stack) {
-  thread_local std::unordered_map<const c10::FunctionSchema*, Traits> known;
-  const auto* schema = &op.schema();
-  auto found = known.find(schema);
-  if (found == known.end()) found = known.emplace(schema, traits_of(*schema)).first;
+  // Not cached: a library can be destroyed and an operator of the same name, or at the same address, be defined anew.
+  const auto traits = traits_of(op.schema());
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(DispatchKey::CPU), "npu: there is no kernel for ",
-                              found->second.name,
+                              traits.name,
                               ", since it has none on CPU either; register one for PrivateUse1, or use other operators");
-  Call(op, found->second).run(stack);
+  Call(op, traits).run(stack);
 }
 
 // CompositeExplicit operators that run as one kernel here, as they do on accelerators that have one. Without this, they

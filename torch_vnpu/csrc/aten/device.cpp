@@ -56,9 +56,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceCapability getDeviceCapability(Device) const override { return {}; }
 
   Stream getStream(Device device) const override {
-    auto* stream = vnpuGetCurrentStream(index_of(device));
-    if (!stream) raise_error(VNPU_ERROR_INVALID_DEVICE, "get the current stream", device.index());
-    return torch_stream(stream);
+    const auto index = index_of(device);
+    if (index >= deviceCount()) raise_error(VNPU_ERROR_INVALID_DEVICE, "get the current stream", index);
+    return torch_stream(vnpuGetCurrentStream(index));
   }
   Stream getDefaultStream(Device device) const override {
     return Stream(Stream::UNSAFE, Device(kNpu, index_of(device)), 0);
@@ -117,8 +117,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 // ---- generators ----
 struct NpuGenerator final : c10::GeneratorImpl {
-  explicit NpuGenerator(DeviceIndex device)
-      : NpuGenerator(device, at::make_generator<at::CPUGeneratorImpl>(c10::default_rng_seed_val)) {}
+  explicit NpuGenerator(DeviceIndex device, uint64_t seed = c10::default_rng_seed_val)
+      : NpuGenerator(device, at::make_generator<at::CPUGeneratorImpl>(seed)) {}
   NpuGenerator(DeviceIndex device, at::Generator cpu_generator)
       : GeneratorImpl(Device(kNpu, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         cpu(std::move(cpu_generator)) {}
@@ -126,19 +126,34 @@ struct NpuGenerator final : c10::GeneratorImpl {
   void set_current_seed(uint64_t seed) override { cpu.set_current_seed(seed); }
   uint64_t current_seed() const override { return cpu.current_seed(); }
   uint64_t seed() override { return cpu.seed(); }
-  void set_offset(uint64_t) override { refuse_offset(); }
-  uint64_t get_offset() const override { refuse_offset(); }
+  // A Mersenne twister has no offset: the state says all. 0 is what torch pickles for it.
+  void set_offset(uint64_t offset) override {
+    TORCH_CHECK_NOT_IMPLEMENTED(!offset, "npu: this generator has no offset (it is a Mersenne twister, as CPU's); use get_state and set_state");
+  }
+  uint64_t get_offset() const override { return 0; }
   void set_state(const c10::TensorImpl& state) override { cpu.unsafeGetGeneratorImpl()->set_state(state); }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return cpu.unsafeGetGeneratorImpl()->get_state(); }
   NpuGenerator* clone_impl() const override { return new NpuGenerator(device().index(), cpu.clone()); }
 
   at::Generator cpu;
-
- private:
-  [[noreturn]] static void refuse_offset() {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "npu: this generator has no offset (it is a Mersenne twister, as CPU's); use get_state and set_state");
-  }
 };
+
+// Made one by one and never destroyed: asking for one does not fix the number of devices.
+struct DefaultGenerators {
+  std::mutex mutex;
+  uint64_t seed = c10::default_rng_seed_val;
+  std::vector<at::Generator> made{VNPU_MAX_DEVICES};
+};
+DefaultGenerators& default_generators() {
+  static auto* all = new DefaultGenerators;
+  return *all;
+}
+
+DeviceIndex generator_device(DeviceIndex device) {
+  const DeviceIndex index = device < 0 ? current_device() : device;
+  if (index >= Guard().deviceCount()) raise_error(VNPU_ERROR_INVALID_DEVICE, "get a generator", index);
+  return index;
+}
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
@@ -161,7 +176,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   const at::Generator& getDefaultGenerator(DeviceIndex device) const override { return default_generator(device); }
   at::Generator getNewGenerator(DeviceIndex device) const override {
-    return at::make_generator<NpuGenerator>(device < 0 ? current_device() : device);
+    return at::make_generator<NpuGenerator>(generator_device(device));
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(storage, bytes);
@@ -184,20 +199,27 @@ DeviceIndex current_device() {
 }
 
 const at::Generator& default_generator(DeviceIndex device) {
-  // Made one by one and never destroyed: asking for one does not fix the number of devices.
-  static auto* generators = new std::vector<at::Generator>(VNPU_MAX_DEVICES);
-  static std::mutex mutex;
-  const DeviceIndex index = device < 0 ? current_device() : device;
-  if (index >= Guard().deviceCount()) raise_error(VNPU_ERROR_INVALID_DEVICE, "get the default generator", index);
-  std::lock_guard<std::mutex> lock(mutex);
-  auto& generator = (*generators)[static_cast<size_t>(index)];
-  if (!generator.defined()) generator = at::make_generator<NpuGenerator>(index);
+  const DeviceIndex index = generator_device(device);
+  auto& all = default_generators();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto& generator = all.made[static_cast<size_t>(index)];
+  if (!generator.defined()) generator = at::make_generator<NpuGenerator>(index, all.seed);
   return generator;
 }
 
-at::Generator& cpu_generator_of(const at::Generator& npu) {
+void manual_seed_all(uint64_t seed) {
+  auto& all = default_generators();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.seed = seed;
+  for (auto& generator : all.made)
+    if (generator.defined()) generator.set_current_seed(seed);
+}
+
+at::Generator& cpu_generator_of(const at::Generator& npu, c10::DeviceIndex device) {
   TORCH_CHECK(npu.device().type() == kNpu, "Expected a 'npu' device type for generator but found '",
               npu.device().type(), "'");
+  TORCH_CHECK(npu.device().index() == device, "Expected a generator of device npu:", static_cast<int>(device), " but found one of ",
+              npu.device());
   return static_cast<NpuGenerator*>(npu.unsafeGetGeneratorImpl())->cpu;
 }
 

@@ -47,8 +47,19 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
   return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
 }
 
+// New memory comes from the current device, so it has to be the tensor's.
+const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
+  const c10::DeviceGuard guard(self.device());
+  return at::native::resize_(self, size, format);
+}
+
+Tensor& set_storage(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  const c10::DeviceGuard guard(self.device());
+  return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+}
+
 Tensor& set_to_empty(Tensor& self) {
-  const c10::OptionalDeviceGuard guard(self.device());
+  const c10::DeviceGuard guard(self.device());
   c10::Storage none(c10::Storage::use_byte_size_t(), 0, allocator(), true);
   return at::native::set_storage_cpu_(self, std::move(none), 0, {0}, {});
 }
@@ -74,8 +85,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", at::native::view);
   library.impl("_reshape_alias", at::native::_reshape_alias);
   library.impl("unfold", at::native::unfold);
-  library.impl("resize_", at::native::resize_);
-  library.impl("set_.source_Storage_storage_offset", at::native::set_storage_cpu_);
+  library.impl("resize_", resize);
+  library.impl("set_.source_Storage_storage_offset", set_storage);
   library.impl("set_.source_Storage", static_cast<Tensor& (*)(Tensor&, at::Storage)>(at::native::set_));
   library.impl("set_.source_Tensor", at::native::set_tensor_);
   library.impl("set_", set_to_empty);

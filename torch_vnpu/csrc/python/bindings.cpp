@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "../aten/autograd_threads.h"
 #include "../aten/check.h"
 #include "../aten/device.h"
 #include "../aten/kernels.h"
@@ -89,9 +90,15 @@ int device_count() {
   return count;
 }
 
+// As Generator.manual_seed: every 64-bit pattern is a seed, signed or not.
+void manual_seed_all(const py::int_& seed) {
+  const auto value = PyLong_AsUnsignedLongLongMask(seed.ptr());
+  vnpu::manual_seed_all(value);
+}
+
 py::object default_generator(int device) {
   const auto& generator = vnpu::default_generator(static_cast<c10::DeviceIndex>(device));
-  return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));
+  return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
 }
 
 }  // namespace
@@ -104,8 +111,17 @@ PYBIND11_MODULE(_C, module) {
   module.def("init", [] { vnpu::check(vnpuInit(), "initialise"); }, "Fix the devices and their capacity. Idempotent.");
   module.def("is_initialized", [] { return vnpuIsInitialized() != 0; });
   module.def("is_in_bad_fork", [] { return vnpuInBadFork() != 0; });
+  module.def("await_autograd_threads",
+             [] {
+               const auto devices = static_cast<c10::DeviceIndex>(device_count());
+               py::gil_scoped_release without_gil;
+               vnpu::await_autograd_threads(devices);
+             },
+             "Return when the autograd engine's thread of each device runs and is idle; raises where it has none.");
   module.def("device_count", &device_count, "Number of devices; initialises nothing.");
   module.def("current_device", [] { return static_cast<int>(vnpu::current_device()); });
+  module.def("manual_seed_all", &manual_seed_all, py::arg("seed"),
+             "Seed the generators of all devices, however many there will be; initialises nothing.");
   module.def("default_generator", &default_generator, py::arg("device"));
   module.def("subscribe", &subscribe, py::arg("listener"), py::arg("kinds"),
              "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");

@@ -1,4 +1,5 @@
 // Device memory (host memory charged to a device's capacity) and pinned host memory.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <map>
@@ -46,6 +47,7 @@ extern "C" {
 
 vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device) {
   if (auto error = check(device)) return error;
+  if (!bytes) return VNPU_SUCCESS;
   auto& c = counters[device];
   const auto size = static_cast<int64_t>(bytes);
   const int64_t now = c.current.fetch_add(size, std::memory_order_relaxed) + size;
@@ -65,7 +67,7 @@ vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device) {
 }
 
 void vnpuMemDischarge(const void* pointer, size_t bytes, int device) {
-  if (device < 0 || device >= VNPU_MAX_DEVICES) return;
+  if (!bytes || device < 0 || device >= VNPU_MAX_DEVICES) return;
   auto& c = counters[device];
   const auto size = static_cast<int64_t>(bytes);
   c.current.fetch_sub(size, std::memory_order_relaxed);
@@ -93,13 +95,14 @@ vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device) {
   if (!free || !total) return VNPU_ERROR_INVALID_VALUE;
   if (auto error = check(device)) return error;
   *total = fixed_settings().capacity;
-  *free = *total - static_cast<size_t>(counters[device].current.load(std::memory_order_relaxed));
+  // A charge that is being refused on another thread may stand above the capacity for a moment.
+  *free = *total - std::min(*total, static_cast<size_t>(counters[device].current.load(std::memory_order_relaxed)));
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuMemGetStats(vnpuMemoryStats* stats, int device) {
   if (!stats) return VNPU_ERROR_INVALID_VALUE;
-  if (device < 0 || device >= VNPU_MAX_DEVICES) return VNPU_ERROR_INVALID_DEVICE;
+  if (auto error = check(device)) return error;
   const auto& c = counters[device];
   *stats = {c.current, c.peak, c.allocated, c.freed, c.blocks, c.blocks_peak, c.blocks_allocated, c.blocks_freed,
             c.out_of_memory};

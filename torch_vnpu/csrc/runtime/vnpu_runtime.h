@@ -54,7 +54,8 @@ VNPU_API vnpuError_t vnpuGetDevice(int* device);
 
 // ---- memory ----
 // Bytes and their accounting are apart, since a kernel of the host may bring the bytes of its result itself: whoever lets a
-// device own bytes charges them to it (VNPU_ERROR_OUT_OF_MEMORY beyond the capacity) and discharges them in the end.
+// device own bytes charges them to it (VNPU_ERROR_OUT_OF_MEMORY beyond the capacity) and discharges them in the end. No bytes
+// are no block: they are neither counted nor told to listeners.
 VNPU_API vnpuError_t vnpuMalloc(void** pointer, size_t bytes, int device);  // 0 bytes: a null pointer
 VNPU_API void vnpuFree(void* pointer);
 VNPU_API vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device);

@@ -14,11 +14,12 @@ def start_runtime_lifecycle() -> None:
 def _shut_down() -> None:
     import sys
 
-    from torch_vnpu import npu
+    from torch_vnpu import _C, npu
 
     sanitizer = sys.modules.get("torch_vnpu.sanitizer")
     if sanitizer is not None:
         sanitizer.disable_npu_sanitizer()
     if npu.is_initialized():
+        _C.await_autograd_threads()
         for index in range(npu.device_count()):
             npu.synchronize(index)

@@ -1,23 +1,17 @@
-"""When the runtime starts: at the first real use or at `torch.npu.init()`, never at import. What may be said before, such as
-a seed, is queued until then.
-"""
+"""When the runtime starts: at the first real use or at `torch.npu.init()`, never at import."""
 
 import threading
-from collections.abc import Callable
-
-import torch
 
 from torch_vnpu import _C
 
-_lock = threading.RLock()
-_queue: list[Callable[[], None]] = []
-_initialised = False
-_initialising = False
+_lock = threading.Lock()
+_ready = False
+_refusal: RuntimeError | None = None
 
 
 def is_initialized() -> bool:
     """Whether the runtime has been started in this process (and not in a parent that was forked)."""
-    return _initialised and not is_in_bad_fork()
+    return _refusal is None and _C.is_initialized()
 
 
 def is_in_bad_fork() -> bool:
@@ -26,51 +20,33 @@ def is_in_bad_fork() -> bool:
 
 
 def init() -> None:
-    """Start the runtime: fix the number of devices and their capacity, and do what was queued. Idempotent.
+    """Start the runtime: fix the number of devices and their capacity. Idempotent.
 
     Raises:
         RuntimeError: an environment variable cannot be read, the process is a fork of one with a running runtime, or a
             `backward()` ran in this process before torch_vnpu was imported.
     """
-    global _initialised, _initialising
-    if is_initialized() or _initialising:
+    global _ready
+    if _ready and not is_in_bad_fork():
         return
+    _C.init()
     with _lock:
-        if is_initialized():
-            return
-        _C.init()
-        _initialising = True
-        try:
+        if not _ready:
             _check_autograd_knows_the_device()
-            while _queue:
-                _queue.pop(0)()
-            _initialised = True
-        finally:
-            _initialising = False
-
-
-def call_when_initialised(action: Callable[[], None]) -> None:
-    """Do `action` now, or as soon as the runtime starts."""
-    with _lock:
-        if not is_initialized():
-            _queue.append(action)
-            return
-    action()
+            _ready = True
 
 
 def _check_autograd_knows_the_device() -> None:
     # The engine counts the devices at the first backward() of the process. If that was before this backend registered, every
     # later backward() on npu fails inside the engine; the smallest one shows it, before the user's work does.
-    if _C.device_count() == 0:
-        return
-    from torch.utils._python_dispatch import _disable_current_modes
-
+    global _refusal
     try:
-        # Whoever records operators at this moment records the user's, not these.
-        with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
-            torch.zeros((), device="npu:0", requires_grad=True).neg().backward()
+        if _refusal is None:
+            _C.await_autograd_threads()
     except RuntimeError as error:
+        _refusal = error
+    if _refusal is not None:
         raise RuntimeError(
             "npu cannot be used in this process: a backward() ran before torch_vnpu was imported, and torch's autograd engine "
             "counts the devices only once. Import torch_vnpu before the first backward()"
-        ) from error
+        ) from _refusal

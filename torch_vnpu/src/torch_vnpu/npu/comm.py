@@ -4,6 +4,7 @@ Each function has the signature of its counterpart in a build with CUDA. Devices
 """
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 
 import torch
 from torch import Tensor
@@ -80,7 +81,8 @@ def _scatter(
     dim: int = 0,
     streams: Sequence[torch.Stream | None] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Chunks of `tensor` along `dim`, one a device (fewer where the dimension is too small).
+    """Chunks of `tensor` along `dim`, one a device (fewer where the dimension is too small), each copied on the device's
+    stream in `streams` (None, or left out: the current one).
 
     Raises:
         RuntimeError: chunk sizes that do not fit the devices or the dimension.
@@ -88,10 +90,9 @@ def _scatter(
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
-    chosen = streams if streams is not None else [None] * len(chunks)
     return tuple(
         _on_stream(stream, chunk.contiguous(), _device(ordinal))
-        for chunk, ordinal, stream in zip(chunks, devices, chosen, strict=False)
+        for chunk, ordinal, stream in zip(chunks, devices, chain(streams or (), repeat(None)), strict=False)
     )
 
 

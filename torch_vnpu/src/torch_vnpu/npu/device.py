@@ -93,7 +93,8 @@ class device:  # noqa: N801  (the name that torch.cuda has)
     """Context in which `device` is the calling thread's device; None or a negative ordinal changes nothing."""
 
     def __init__(self, device: Any) -> None:
-        self.idx = -1 if device is None else device_index(device)
+        unchanged = device is None or (isinstance(device, int) and device < 0)
+        self.idx = -1 if unchanged else device_index(device)
         self.prev_idx = -1
 
     def __enter__(self) -> None:

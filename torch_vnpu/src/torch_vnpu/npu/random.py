@@ -1,4 +1,4 @@
-"""Random numbers: one generator a device. Seeds given before the runtime starts are queued."""
+"""Random numbers: one generator a device. Generators can be seeded before the runtime starts, which that does not do."""
 
 from collections.abc import Iterable, Iterator
 
@@ -35,21 +35,12 @@ def _generator(device: DeviceLike) -> torch.Generator:
 
 def manual_seed(seed: int) -> None:
     """Seed the current device's generator."""
-    _lazy.call_when_initialised(lambda: _seed(_C.current_device(), seed))
+    default_generators[_C.current_device()].manual_seed(int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all devices with the same number. `torch.manual_seed` calls this."""
-
-    def seed_all() -> None:
-        for index in range(device_count()):
-            _seed(index, seed)
-
-    _lazy.call_when_initialised(seed_all)
-
-
-def _seed(index: int, seed: int) -> None:
-    default_generators[index].manual_seed(int(seed))
+    """Seed the generators of all devices with the same number, however many there will be. `torch.manual_seed` calls this."""
+    _C.manual_seed_all(int(seed))
 
 
 def seed() -> int:
@@ -78,9 +69,8 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state(new_state: Tensor, device: DeviceLike = "npu") -> None:
-    """Put `device`'s generator into a state that `get_rng_state` gave; queued before the runtime starts."""
-    kept = new_state.clone()
-    _lazy.call_when_initialised(lambda: default_generators[device_index(device)].set_state(kept) and None)
+    """Put `device`'s generator into a state that `get_rng_state` gave."""
+    default_generators[device_index(device)].set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:

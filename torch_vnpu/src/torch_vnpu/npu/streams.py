@@ -27,15 +27,20 @@ class Stream(torch.Stream):
         return f"torch.npu.Stream(device='npu:{self.device_index}', stream_id={self.stream_id})"
 
 
-class Event(torch.Event):
-    """A mark in a stream. `enable_timing` is needed for `elapsed_time` (milliseconds)."""
+class _NpuEvents(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "npu"
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> "Event":
+
+class Event(torch.Event, metaclass=_NpuEvents):
+    """A mark in a stream. `enable_timing` is needed for `elapsed_time` (milliseconds).
+
+    What is made is a `torch.Event`: torch's own methods refuse another class where they take an event.
+    """
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
         _lazy.init()
-        return super().__new__(cls, "npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
-
-    def __repr__(self) -> str:
-        return f"torch.npu.Event(device='{self.device}')"
+        return torch.Event("npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def _as_npu(stream: torch.Stream) -> Stream:
@@ -50,14 +55,19 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 def default_stream(device: DeviceLike = None) -> Stream:
     """The stream of `device` that is current where no other was set."""
-    _lazy.init()
-    kind = torch._C._autograd.DeviceType.PrivateUse1
-    return Stream(stream_id=0, device_index=device_index(device), device_type=int(kind))
+    current = current_stream(device)
+    return Stream(stream_id=0, device_index=current.device_index, device_type=current.device_type)
 
 
 def set_stream(stream: torch.Stream | None) -> None:
-    """Make `stream` current in this thread, and its device too; None changes nothing."""
+    """Make `stream` current in this thread, and its device too; None changes nothing.
+
+    Raises:
+        ValueError: it is a stream of another kind of device.
+    """
     if stream is not None:
+        if stream.device.type != "npu":
+            raise ValueError(f"expected a stream of an npu device, but got one of '{stream.device}'")
         torch.accelerator.set_stream(stream)
 
 

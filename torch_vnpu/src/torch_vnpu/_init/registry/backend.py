@@ -17,4 +17,4 @@ def register_backend() -> None:
     torch.utils.rename_privateuse1_backend(DEVICE_NAME)
     torch._register_device_module(DEVICE_NAME, npu)
     sys.modules[f"torch.{DEVICE_NAME}"] = npu
-    torch.utils.generate_methods_for_privateuse1_backend(unsupported_dtype=list(UNSUPPORTED_DTYPES))
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=list(UNSUPPORTED_DTYPES))

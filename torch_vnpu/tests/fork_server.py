@@ -20,6 +20,8 @@ def run(code: str, env: dict[str, str]) -> dict[str, object]:
             status = 0
             try:
                 exec(compile(code, "<snippet>", "exec"), {"__name__": "__main__"})
+            except SystemExit:
+                raise  # the child ends as interpreters end
             except BaseException:
                 traceback.print_exc()
                 status = 1

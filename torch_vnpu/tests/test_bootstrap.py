@@ -1,4 +1,4 @@
-"""`import torch_vnpu`: every order of imports, what the import leaves untouched, conflicts, failures, forks, the environment."""
+"""`import torch_vnpu`: orders of imports, what the import leaves untouched, conflicts, failures, forks, the environment."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_torch_vnpu_then_torch(fresh):
         import torch
         assert torch.npu is torch_vnpu.npu and not torch.npu.is_initialized()
         assert "TORCH_DEVICE_BACKEND_AUTOLOAD" not in os.environ
-        print(subprocess.run("echo ${TORCH_DEVICE_BACKEND_AUTOLOAD-unset}", shell=True, capture_output=True, text=True).stdout.strip())
+        subprocess.run("echo ${TORCH_DEVICE_BACKEND_AUTOLOAD-unset}", shell=True)
         print((torch.ones(2, device="npu") + 1).sum().item())
         """
     ).passed()
@@ -31,8 +31,8 @@ def test_the_autoload_variable_is_what_it_was_after_the_import(fresh, value):
         """
         import os, subprocess
         import torch_vnpu, torch
-        print(os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"])
-        print(subprocess.run("echo $TORCH_DEVICE_BACKEND_AUTOLOAD", shell=True, capture_output=True, text=True).stdout.strip())
+        print(os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"], flush=True)
+        subprocess.run("echo $TORCH_DEVICE_BACKEND_AUTOLOAD", shell=True)
         print(torch.ones(2).npu().sum().item())
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD=value,
@@ -208,7 +208,12 @@ def test_every_seed_before_the_first_use_counts_and_devices_that_appear_later_ge
 
 def test_starting_leaves_no_trace_in_the_memory_figures(with_vnpu):
     run = with_vnpu(
-        "import torch; torch.npu.init(); s = torch.npu.memory_stats(); print(s['allocation.all.allocated'], s['allocated_bytes.all.peak'])"
+        """
+        import torch
+        torch.npu.init()
+        stats = torch.npu.memory_stats()
+        print(stats["allocation.all.allocated"], stats["allocated_bytes.all.peak"])
+        """
     )
     assert run.passed().lines == ["0 0"]
 
@@ -269,7 +274,11 @@ def test_a_conflict_is_refused_before_anything_is_loaded(with_torch, prepare, wo
         assert torch._C._get_privateuse1_backend_name() == name and hasattr(torch, "npu") == present
         print(errors[0])
         """
-        + ("" if "cuda" in prepare or "xpu" in prepare or "object" in prepare else CPU_WORKS.replace("\n    ", "\n        "))
+        + (
+            ""
+            if "cuda" in prepare or "xpu" in prepare or "object" in prepare
+            else CPU_WORKS.replace("\n    ", "\n        ")
+        )
     )
     assert len(run.passed().lines) == 1
     assert [word for word in words if word not in run.out] == []
@@ -277,7 +286,9 @@ def test_a_conflict_is_refused_before_anything_is_loaded(with_torch, prepare, wo
 
 @pytest.mark.parametrize("version", ["2.13.0", "2.13.1+cpu"])
 def test_another_patch_release_of_torch_is_no_conflict(with_torch, version):
-    with_torch(f"import torch\ntorch.__version__ = {version!r}\nimport torch_vnpu\ntorch.ones(1, device='npu')").passed()
+    with_torch(
+        f"import torch\ntorch.__version__ = {version!r}\nimport torch_vnpu\ntorch.ones(1, device='npu')"
+    ).passed()
 
 
 # One way to make each stage fail, by what the stage uses of the world outside.
@@ -441,22 +452,22 @@ def test_a_process_that_worked_ends_without_a_word(fresh):
     assert (run.code, run.out, run.err) == (0, "", "")
 
 
-def test_processes_that_end_at_once_never_abort(with_vnpu):
+def test_processes_that_end_at_once_never_abort(with_torch):
     # The autograd engine's threads are young then; one that still started would take the interpreter's end for its own.
-    run = with_vnpu(
+    run = with_torch(
         """
-        import ctypes, os, torch
+        import gc, os, sys, torch, torch_vnpu
+        gc.freeze()  # or each child would copy every page
         def ends(work):
             child = os.fork()
             if child == 0:
                 work()
-                ctypes.pythonapi.Py_FinalizeEx()
-                os._exit(0)
+                sys.exit()
             return os.waitpid(child, 0)[1]
         def step():
             x = torch.ones(2, device="npu:1", requires_grad=True)
             (x.npu(0) * 2).sum().backward()
-        print({ends(work) for work in (torch.npu.init, lambda: torch.ones(2).npu().sum().item(), step) for _ in range(12)})
+        print({ends(work) for work in (torch.npu.init, lambda: torch.ones(2).npu().sum().item(), step) for _ in range(5)})
         """
     )
     assert run.passed().lines == ["{0}"]
@@ -566,7 +577,8 @@ def test_a_patch_is_disabled_from_the_environment(with_torch, disabled, present)
 
 
 @pytest.mark.parametrize(
-    ("value", "on"), [("1", True), ("true", True), (" ON ", True), ("yes", True), ("0", False), ("", False), ("no", False)]
+    ("value", "on"),
+    [("1", True), ("true", True), (" ON ", True), ("yes", True), ("0", False), ("", False), ("no", False)],
 )
 def test_the_sanitizer_is_switched_on_by_a_true_value(with_torch, value, on):
     run = with_torch("import sys, torch_vnpu; print('torch_vnpu.sanitizer' in sys.modules)", TORCH_NPU_SANITIZER=value)

@@ -1,5 +1,7 @@
 #include "aliases.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include "device.h"
 
 namespace vnpu {
@@ -12,6 +14,13 @@ using StoragePtr = c10::intrusive_ptr<StorageImpl>;
 
 // Properties that the CPU kernel must see too: a lazily conjugated tensor is one on any backend.
 constexpr DispatchKeySet kLazyKeys({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
+
+// PyTorch changes a tensor's sizes before it asks for the memory; where there was none, they are not to be kept.
+bool fits(const TensorImpl& tensor) {
+  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                          static_cast<size_t>(tensor.storage_offset())) <=
+      tensor.unsafe_storage().nbytes();
+}
 
 StorageImpl* storage_impl(const TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
 }  // namespace
@@ -65,8 +74,9 @@ void Aliases::write_back() {
                             cpu_storage->nbytes() != npu_storage->nbytes())) {
       rewrap_cpu_storage(npu_storage, cpu_storage, device);  // the kernel resized the storage
     }
-    if (cpu->sizes() != npu->sizes() || cpu->strides() != npu->strides() ||
-        cpu->storage_offset() != npu->storage_offset())
+    const bool changed = cpu->sizes() != npu->sizes() || cpu->strides() != npu->strides() ||
+                         cpu->storage_offset() != npu->storage_offset();
+    if (C10_UNLIKELY(changed) && fits(*cpu))
       npu->set_sizes_and_strides(cpu->sizes(), cpu->strides(), cpu->storage_offset());
   }
 }

@@ -85,7 +85,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     check(vnpuStreamSynchronize(runtime_stream(stream)), "synchronize a stream");
   }
 
-  void record(void** event, const Stream& stream, const DeviceIndex, const c10::EventFlag flag) const override {
+  void record(void** event, const Stream& stream, const DeviceIndex device, const c10::EventFlag flag) const override {
+    TORCH_CHECK(device < 0 || device == stream.device_index(), "npu: an event of device npu:", static_cast<int>(device),
+                " cannot be recorded on a stream of device npu:", static_cast<int>(stream.device_index()));
     if (!*event) {
       vnpuEvent_t made = nullptr;
       check(vnpuEventCreate(&made, flag == c10::EventFlag::BACKEND_DEFAULT), "create an event");

@@ -47,15 +47,32 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
   return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
 }
 
-// New memory comes from the current device, so it has to be the tensor's.
-const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
+// New memory comes from the current device, so `change` is made with the tensor's as current. PyTorch changes the sizes before
+// it asks for the memory: where there is none, the tensor looks at its memory as before, or it would look beyond it.
+template <class Change>
+void grow(const Tensor& self, Change change) {
   const c10::DeviceGuard guard(self.device());
-  return at::native::resize_(self, size, format);
+  auto* impl = self.unsafeGetTensorImpl();
+  const c10::Storage storage = impl->storage();
+  const auto sizes = self.sizes().vec(), strides = self.strides().vec();
+  const auto offset = self.storage_offset();
+  try {
+    change();
+  } catch (...) {
+    impl->set_storage_keep_dtype(storage);
+    impl->set_sizes_and_strides(sizes, strides, offset);
+    throw;
+  }
+}
+
+const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
+  grow(self, [&] { at::native::resize_(self, size, format); });
+  return self;
 }
 
 Tensor& set_storage(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
-  const c10::DeviceGuard guard(self.device());
-  return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+  grow(self, [&] { at::native::set_storage_cpu_(self, std::move(source), offset, size, stride); });
+  return self;
 }
 
 Tensor& set_to_empty(Tensor& self) {

@@ -116,6 +116,9 @@ class TensorInfo(Struct, frozen=True):
     shape: tuple[int, ...]
     device: str
     finite: bool
+    strides: tuple[int, ...] = ()  #: in elements
+    requires_grad: bool = False
+    type: str = "torch.Tensor"  #: qualified name of its class
 
 
 class Observation(Struct, frozen=True):
@@ -134,6 +137,7 @@ class Observation(Struct, frozen=True):
     tensor_file: str = ""
     values: dict[str, str] = field(default_factory=dict)  #: outputs that are not tensors, by repr; channel `tensors`
     warnings: tuple[WarningInfo, ...] = ()
+    unrecorded: str = ""  #: why it could not be recorded, empty when it was; the case is then not to blame
 
 
 class ReachRecord(Struct, frozen=True):

@@ -6,11 +6,14 @@ trial: a workload gets a `Case` to hand its results to, and what it hands over i
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import inspect
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 Workload = TypeVar("Workload", bound=Callable[..., object])
 TensorKind = Literal["output", "gradient", "state"]
 
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
+#: As reprs write one; a number in hex is a value.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
+_LARGE = 1 << 16  #: bytes of a numpy array that is compared by its digest
 
 
 class StudyError(UnpatchError):
@@ -36,8 +41,36 @@ class StudyError(UnpatchError):
 
 
 def plain(value: object) -> str:
-    """The repr of a value with memory addresses replaced, so that two processes can be compared."""
-    return _ADDRESS.sub("0x…", repr(value))
+    """The repr of a value with memory addresses replaced, so that two processes can be compared.
+
+    Arrays and tensors in it are printed with every element and every digit, or with a digest.
+    """
+    with _printed_exactly():
+        return _ADDRESS.sub(" at 0x…", _digest(value) + repr(value))
+
+
+def _digest(value: Any) -> str:
+    """What stands for the elements of a large numpy array; the text of millions of numbers helps nobody."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject or value.nbytes <= _LARGE:
+        return ""
+    numpy.set_printoptions(threshold=1000)  # until the end of `_printed_exactly`
+    return f"sha256 {hashlib.sha256(numpy.ascontiguousarray(value)).hexdigest()} of "
+
+
+@contextmanager
+def _printed_exactly() -> Iterator[None]:
+    """By default numpy and torch print a few digits, and only the ends of what is long."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    with ExitStack() as stack:
+        if numpy is not None:
+            stack.enter_context(numpy.printoptions(threshold=sys.maxsize, floatmode="unique"))
+        if torch is not None:
+            from torch.utils._python_dispatch import _disable_current_modes
+
+            stack.enter_context(_disable_current_modes())  # printing a tensor takes operators
+            stack.enter_context(torch._tensor_str.printoptions(threshold=sys.maxsize, precision=17))
+        yield
 
 
 # ------------------------------------------------------------------------------------------ what a workload is handed
@@ -53,7 +86,7 @@ class Case:
     def output(self, name: str, value: object) -> None:
         """Hand over a result: a tensor, any other value (compared by repr), or lists, tuples and mappings of these.
 
-        The parts of a nested result are named `name.0` and `name.key`.
+        The parts of a nested result are named `name.0`, `name.key` and `name.field` (of a dataclass).
 
         Raises:
             StudyError: this name was already handed over.
@@ -145,23 +178,26 @@ def _copy(kind: TensorKind, name: str, tensor: torch.Tensor) -> tuple[TensorInfo
     """Describe and copy a tensor; the operators that this takes are ours and not the workload's, so modes are off."""
     from torch.utils._python_dispatch import _disable_current_modes
 
-    from unpatch.observe.tensors import tensor_info
+    from unpatch.observe.tensors import copied, tensor_info
 
     with _disable_current_modes():
-        info = tensor_info(kind, tensor, name)
-        return info, tensor.detach().resolve_conj().resolve_neg().to("cpu", copy=True)
+        return tensor_info(kind, tensor, name), copied(tensor, name)
 
 
 def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """The parts of a nested result under their names; an empty container is a part itself, so that it is not lost."""
-    if isinstance(value, Mapping) and value:
-        for key, part in value.items():
-            yield from _leaves(f"{name}.{key}", part)
-    elif isinstance(value, (list, tuple)) and value:
-        for index, part in enumerate(value):
-            yield from _leaves(f"{name}.{index}", part)
+    """The parts of a nested result under their names, and under its own name its class."""
+    if isinstance(value, Mapping):
+        parts = [*value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = [*enumerate(value)]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     else:
         yield name, value
+        return
+    yield name, type(value)
+    for key, part in parts:
+        yield from _leaves(f"{name}.{key}", part)
 
 
 # ------------------------------------------------------------------------------------------ what is declared
@@ -355,13 +391,17 @@ def load_study(path: Path) -> Study:
     """Import a study. Its folder is put on `sys.path`, for its siblings: meant for a process of its own.
 
     Raises:
-        StudyError: there is no such file, it cannot be imported (with its own traceback), or it defines no `study`.
+        StudyError: there is no such file, it is named like a module in use, it cannot be imported (with its own
+            traceback), or it defines no `study`.
     """
     file = study_file(path)
     sys.path.insert(0, str(file.parent))
     spec = spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise StudyError(f"{file.name} is no Python file.")
+    taken = sys.modules.get(file.stem)
+    if file.stem in sys.stdlib_module_names or getattr(taken, "__file__", str(file)) != str(file):
+        raise StudyError(f"{file.name} has the name of a module that others import; rename it.")
     module = module_from_spec(spec)
     sys.modules[file.stem] = module
     try:

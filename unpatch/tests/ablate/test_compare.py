@@ -104,10 +104,11 @@ def test_keys_do_not_blame_what_the_operators_already_show():
 
 
 # ------------------------------------------------------------------------------------------ tensors and values
-def tensors(folder: Path, name: str, data: bytes, dtype="torch.float32", shape=(2,), device="cpu", kind="output"):
+def tensors(folder: Path, name: str, data: bytes, **traits):
+    described = {"kind": "output", "dtype": "torch.float32", "shape": (2,), "device": "cpu", "strides": (1,), **traits}
     header = json.dumps({"y": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
     (folder / name).write_bytes(struct.pack("<Q", len(header)) + header + data)
-    return seen(tensors={"y": TensorInfo(kind, dtype, shape, device, True)}, tensor_file=name, **KEYS)
+    return seen(tensors={"y": TensorInfo(finite=True, **described)}, tensor_file=name, **KEYS)
 
 
 def floats(*values: float) -> bytes:
@@ -140,11 +141,22 @@ def test_the_size_of_a_difference(tmp_path, left, right, detail):
         ({"shape": (1, 2)}, "y: shape (2,) → (1, 2)"),
         ({"device": "npu:0"}, "y: device cpu → npu:0"),
         ({"kind": "gradient"}, "y: kind output → gradient"),
+        ({"strides": (2,)}, "y: strides (1,) → (2,)"),
+        ({"requires_grad": True}, "y: requires_grad False → True"),
+        ({"type": "library.Quantity"}, "y: type torch.Tensor → library.Quantity"),
     ],
 )
 def test_traits_of_a_tensor(tmp_path, more, detail):
     left, right = tensors(tmp_path, "a", floats(1, 2)), tensors(tmp_path, "b", floats(1, 2), **more)
     assert compare(left, right, tmp_path)["tensors"].detail == detail
+
+
+def test_traits_do_not_hide_the_size_of_a_difference(tmp_path):
+    pytest.importorskip("torch")
+    left, right = tensors(tmp_path, "a", floats(1, 2)), tensors(tmp_path, "b", floats(1, 2.5), device="npu:0")
+    first, second = compare(left, right, tmp_path)["tensors"].detail.splitlines()
+    assert "by at most 0.5" in first
+    assert "device cpu → npu:0" in second
 
 
 def test_a_tensor_that_became_a_value(tmp_path):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from unpatch.ablate.errors import AblationError, StoreMismatchError, UnknownPatchError
 from unpatch.ablate.run import run_study
+from unpatch.files import WriteError
 from unpatch.model import StudyResult
 from unpatch.study import StudyError
 
@@ -93,6 +97,63 @@ def test_a_folder_of_somebody_else_is_not_cleared(write_study, tmp_path):
     assert (out / "trials" / "precious").read_text() == "mine"
 
 
+def test_two_runs_do_not_share_a_folder(write_study, tmp_path):
+    folder, out, refused = write_study(), tmp_path / "out", []
+
+    def start_another(event) -> None:
+        if event.kind == "planned":
+            with pytest.raises(StoreMismatchError, match="Another run is using") as raised:
+                run_study(folder, out)
+            refused.append(raised.value)
+
+    assert verdicts(run_study(folder, out, progress=start_another)) == {"double": "inert"}
+    assert refused
+    assert verdicts(run_study(folder, out)) == {"double": "inert"}
+
+
+@pytest.mark.parametrize("out", ["file/out", "file"])
+def test_a_folder_that_cannot_be_made_is_named(write_study, tmp_path, out):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match=rf"Cannot write into .*{out}.*another --out"):
+        run_study(write_study(), tmp_path / out)
+
+
+def test_children_end_with_a_killed_parent(write_study, tmp_path, monkeypatch):
+    pids = tmp_path / "pids"
+    monkeypatch.setenv("PIDS", str(pids))
+    folder = write_study(
+        """
+        @study.workload()
+        def waits(case):
+            import os, time
+            with open(os.environ["PIDS"], "a") as file:
+                file.write(f"{os.getpid()}\\n")
+            time.sleep(600)
+        """
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", "from unpatch.cli import main; main()", "ablate", folder, "--out", tmp_path / "out"]
+    )
+    try:
+        while not (pids.exists() and pids.read_text().endswith("\n")):
+            assert parent.poll() is None
+            time.sleep(0.01)
+    finally:
+        parent.kill()
+        parent.wait()
+    for pid in pids.read_text().split():
+        while is_running(int(pid)):  # without end, if nothing ends it
+            time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie that only waits for being reaped."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
 def test_a_study_that_cannot_be_imported_costs_no_evidence(write_study, tmp_path):
     folder, out = write_study(), tmp_path / "out"
     run_study(folder, out)
@@ -102,7 +163,7 @@ def test_a_study_that_cannot_be_imported_costs_no_evidence(write_study, tmp_path
     assert (out / "study.sqlite").exists()
 
 
-def test_an_interrupt_keeps_finished_trials_and_ends_children(write_study, tmp_path, counter, monkeypatch):
+def test_an_interrupt_keeps_finished_trials_and_ends_children(write_study, tmp_path, counter, monkeypatch, request):
     pids = tmp_path / "pids"
     monkeypatch.setenv("PIDS", str(pids))
     folder = write_study(
@@ -128,6 +189,10 @@ def waits_once_interrupted(case):
                 time.sleep(0.01)
             signal.raise_signal(signal.SIGINT)
 
+    # A shell that starts the tests in the background has SIGINT ignored, and so would the tests.
+    request.addfinalizer(
+        partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+    )
     with pytest.raises(KeyboardInterrupt):
         run_study(folder, out, jobs=1, progress=interrupt)
     for pid in pids.read_text().split():
@@ -191,6 +256,13 @@ def test_a_difference_that_the_other_cases_made_is_not_blamed_on_the_patch(write
 def test_a_single_file_is_a_study(write_study, tmp_path):
     file = write_study().joinpath("study.py").rename(tmp_path / "study" / "small_study.py")
     assert verdicts(run_study(file, tmp_path / "out")) == {"double": "inert"}
+
+
+@pytest.mark.parametrize("name", ["json", "msgspec"])
+def test_a_study_named_like_a_module_in_use_is_refused(write_study, tmp_path, name):
+    file = write_study().joinpath("study.py").rename(tmp_path / "study" / f"{name}.py")
+    with pytest.raises(AblationError, match=rf"{name}\.py has the name of a module that others import; rename it"):
+        run_study(file, tmp_path / "out")
 
 
 def test_patches_disabled_in_the_shell_do_not_falsify_an_arm(write_study, tmp_path, monkeypatch):

@@ -49,6 +49,7 @@ def channels(result: StudyResult, id: str) -> dict[str, str]:
         ("keys", "behavioural"),
         ("noisy", "inconclusive"),
         ("in_thread", "behavioural"),
+        ("compiled", "inconclusive"),
     ],
 )
 def test_verdicts(result, id, verdict):
@@ -88,6 +89,10 @@ def test_details_say_what_and_how_much(result):
     assert detail(result, "leaves_a_key", "keys").startswith(("after the case: excluded", "aten."))
 
 
+def test_what_was_compiled_without_being_declared_so_is_not_judged_by_its_eager_run(result):
+    assert "compiled=True" in detail(result, "compiles_undeclared", "exceptions")
+
+
 def test_an_arm_is_summarised_by_thread_and_name(result):
     (a, _, b) = case(result, "works_in_a_thread").arms
     assert any(line.startswith("worker cpu: ") for line in a.by_thread)
@@ -103,6 +108,9 @@ def test_what_is_handed_over(observed):
         "shape": [4, 2],
         "device": "cpu",
         "finite": True,
+        "strides": [2, 1],
+        "requires_grad": True,
+        "type": "torch.Tensor",
     }
     assert tensors["x"]["kind"] == "gradient"
     state = {name for name, info in tensors.items() if info["kind"] == "state"}

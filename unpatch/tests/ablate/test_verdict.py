@@ -155,6 +155,14 @@ def test_unrecorded_operators_leave_the_other_channels_to_decide():
     assert channels["operators"] == ChannelResult("operators", "not_compared", without["operators_note"])
 
 
+@pytest.mark.parametrize("unrecorded", [(True, True, False), (False, False, True), (True, False, False)])
+def test_what_could_not_be_recorded_is_no_failure_of_the_case(unrecorded):
+    broken = seen(outcome="failed", error=ErrorInfo("E", "text", "", ""), unrecorded="the disk is full")
+    said, channels = judge(*(broken if here else seen() for here in unrecorded))
+    assert said == "inconclusive"
+    assert "the disk is full" in channels["exceptions"].detail
+
+
 # ------------------------------------------------------------------------------------------ patches
 def case(verdict: CaseVerdict, name: str = "case", reach: ReachRecord | None = None) -> CaseResult:
     return CaseResult(name, "", False, (), (), verdict, reach)
@@ -171,13 +179,19 @@ PATCHES = [
     (["inconclusive", "harmful", "inert"], reached(), "inconclusive", False),
     (["harmful", "inert", "nothing", "error_changed"], reached(), "harmful", True),
     (["inert", "nothing", "error_changed"], reached(), "inert", True),
+    # An error that changes without a call is changed by applying the patch: it acts.
+    (["inert", "error_changed"], reached(0), "inert", True),
+    (["inert", "error_changed"], reached(3, branches=2), "inert", True),
     (["nothing"], reached(), "inconclusive", False),
     (["error_changed", "nothing"], reached(), "inconclusive", False),
     ([], reached(0, cases=0), "inconclusive", False),
     (["inert"], reached(0), "unreached", True),
-    (["nothing"], reached(0), "unreached", True),
+    (["inert", "nothing"], reached(0), "unreached", True),
+    # Cases that fail before they come to the patch say nothing of it.
+    (["nothing"], reached(0), "inconclusive", False),
+    (["error_changed"], reached(0), "inconclusive", False),
     (["inert"], reached(3, branches=2), "branch_unreachable", True),
-    (["nothing"], reached(3, branches=2), "branch_unreachable", True),
+    (["nothing"], reached(3, branches=2), "inconclusive", False),
     (["inert"], reached(3, branches=2, run=1), "inert", True),
     (["nothing"], reached(3, branches=2, run=1), "inconclusive", False),
     # Reach does not overrule a difference.
@@ -200,6 +214,38 @@ PATCHES = [
 def test_patch(cases, reach, verdict, removable):
     judgement = patch_verdict([case(said) for said in cases], reach)
     assert (judgement.verdict, judgement.removable) == (verdict, removable)
+
+
+@pytest.mark.parametrize("said", ["required", "inert", "harmful", "nothing"])
+def test_arms_that_did_not_differ_in_the_patch_conclude_nothing(said):
+    judgement = patch_verdict([case(said)], reached(), not_ablated="It was applied in no arm.")
+    assert (judgement.verdict, judgement.removable, judgement.because) == (
+        "inconclusive",
+        False,
+        "It was applied in no arm.",
+    )
+
+
+@pytest.mark.parametrize("says_nothing", ["nothing", "error_changed"])
+@pytest.mark.parametrize(
+    ("concluding", "failing", "verdict"),
+    [
+        # What a case that concludes saw of the patch, what the failing one saw.
+        ((0, 0, 0), (1, 0, 0), "inconclusive"),  # called in the failing one alone
+        ((1, 2, 0), (1, 2, 1), "inconclusive"),  # its branch ran there alone
+        ((1, 2, 1), (1, 2, 2), "inert"),
+        ((1, 0, 0), (1, 0, 0), "inert"),
+    ],
+)
+def test_agreement_of_cases_in_which_a_patch_does_nothing_is_no_evidence(says_nothing, concluding, failing, verdict):
+    def seen(calls: int, branches: int, run: int) -> ReachRecord:
+        return record(calls, branches, [f"f.py:{line}" for line in range(run)])
+
+    cases = [case("inert", "agrees", seen(*concluding)), case(says_nothing, "fails", seen(*failing))]
+    judgement = patch_verdict(cases, summarise_reach([one.reach for one in cases]))
+    assert judgement.verdict == verdict
+    assert judgement.removable == (verdict == "inert")
+    assert ("conclude nothing" in judgement.because) == (verdict == "inconclusive")
 
 
 def test_because_gives_calls_cases_and_what_was_concluded():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from unpatch.model import TensorInfo
 from unpatch.observe import ObservationError
-from unpatch.observe.tensors import load_tensors, raw_bytes, save_tensors, tensor_info
+from unpatch.observe.tensors import copied, load_tensors, raw_bytes, save_tensors, tensor_info
 
 KINDS = [
     torch.float32,
@@ -69,7 +69,44 @@ def test_bytes_are_the_elements_in_row_major_order(tensor: torch.Tensor, values:
 )
 def test_info(tensor: torch.Tensor, finite: bool) -> None:
     info = tensor_info("output", tensor)
-    assert info == TensorInfo("output", str(tensor.dtype), tuple(tensor.shape), "cpu", finite)
+    assert info == TensorInfo("output", str(tensor.dtype), tuple(tensor.shape), "cpu", finite, tensor.stride())
+
+
+@pytest.mark.parametrize(
+    ("tensor", "strides", "requires_grad", "kind"),
+    [
+        (torch.ones(2, 3), (3, 1), False, "torch.Tensor"),
+        (torch.ones(2, 3).t(), (1, 3), False, "torch.Tensor"),
+        (torch.ones(1, 2, 2, 2).to(memory_format=torch.channels_last), (8, 1, 4, 2), False, "torch.Tensor"),
+        (torch.ones(2, 3, requires_grad=True)[0], (1,), True, "torch.Tensor"),
+        (torch.nn.Parameter(torch.ones(2)), (1,), True, "torch.nn.parameter.Parameter"),
+    ],
+)
+def test_what_two_tensors_of_the_same_elements_differ_in(tensor, strides, requires_grad, kind) -> None:
+    info = tensor_info("output", tensor)
+    assert (info.strides, info.requires_grad, info.type) == (strides, requires_grad, kind)
+
+
+@pytest.mark.parametrize("name", ["detach", "to", "contiguous", "clone", "resolve_conj", "isfinite", "all", "stride"])
+def test_a_patch_of_tensor_does_not_reach_what_is_recorded(name: str, tmp_path, monkeypatch) -> None:
+    tensor = torch.tensor([[0.0, 1.0], [2.0, 3.0]]).t()
+    expected = tensor_info("output", tensor), raw_bytes(tensor)
+    monkeypatch.setattr(torch.Tensor, name, lambda *args, **kwargs: torch.zeros(1))
+    monkeypatch.setattr(torch, "isfinite", lambda *args: torch.zeros(1))
+    assert (tensor_info("output", tensor), raw_bytes(copied(tensor))) == expected
+
+
+def test_a_copy_shares_nothing_and_passes_by_torch_functions() -> None:
+    class Doubled(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            raise AssertionError("not for the recorder")
+
+    plain = torch.ones(2)
+    tensor = plain.as_subclass(Doubled)
+    copy = copied(tensor)
+    plain.zero_()
+    assert raw_bytes(copy) == struct.pack("=2f", 1, 1)
 
 
 NO_ELEMENTS = {

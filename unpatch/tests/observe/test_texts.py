@@ -72,6 +72,19 @@ def test_notes_count_and_a_broken_message_does_not_end_the_trial(tmp_path: Path)
 
     assert "RuntimeError" in describe_error(BrokenError(), tmp_path).message
 
+    class ExitingError(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    assert "SystemExit" in describe_error(ExitingError(), tmp_path).message
+
+
+@pytest.mark.parametrize("notes", [3, None, "text", [3, None]])
+def test_notes_that_are_none_are_left_out(tmp_path: Path, notes: object) -> None:
+    error = ValueError("x")
+    error.__notes__ = notes  # type: ignore[assignment]
+    assert describe_error(error, tmp_path).message == "x"
+
 
 TORCH = os.path.dirname(torch.__file__)
 
@@ -135,6 +148,17 @@ def test_all_warnings_repeated_ones_too_sorted() -> None:
         WarningInfo("builtins.UserWarning", "b"),
         WarningInfo("builtins.UserWarning", "b"),
     )
+
+
+def test_what_is_an_error_for_the_program_stays_one() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", message="boo")
+        with record_warnings() as recorder:
+            with pytest.raises(UserWarning, match="boo"):
+                warnings.warn("boo", stacklevel=1)
+            warnings.warn("bah", stacklevel=1)
+    assert recorder.warnings == (WarningInfo("builtins.UserWarning", "bah"),)
 
 
 def test_what_torch_warns_once_is_warned_in_every_case() -> None:

@@ -54,7 +54,7 @@ def test_every_way_of_applying_skips_what_is_disabled(manager, monkeypatch):
 
 
 def test_disable_takes_ids_and_groups_even_before_they_are_declared(manager, toy):
-    manager.disable("two", "later")
+    manager.disable("toy/two", "later", "other/one")
     manager.declare(id="four", group="later", reason="r").add(f"{toy.__name__}.four", 4)
     assert _ids(manager.apply_all()) == ["one", "three"]
     assert _ids(manager.disabled) == ["two", "four"]

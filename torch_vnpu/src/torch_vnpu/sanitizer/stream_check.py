@@ -11,7 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Access(NamedTuple):
-    """One operand of an operator. `pointer` is the address of the tensor's first element; `bytes` is of its storage."""
+    """One operand or result of an operator.
+
+    `pointer` is the address of the tensor's first element; `bytes` is of its storage. `metadata_only`: the operator looks at
+    (or makes) sizes, strides and dtype, and touches no value.
+    """
 
     argument: str
     pointer: int
@@ -31,9 +35,6 @@ class Launch(NamedTuple):
 
 #: Takes each launch, on the thread that dispatches it.
 Checker = Callable[[Launch], None]
-
-# Operators that look at the shape and dtype of their first argument, never at its values.
-_METADATA_ONLY = ("new_", "_like")
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -62,27 +63,43 @@ class StreamCheckMode(TorchDispatchMode):
 
     def describe(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Launch | None:
         """What `func` touched, or None where no operand is on npu."""
-        name = str(func)
-        metadata_only = any(mark in func._schema.name for mark in _METADATA_ONLY)
-        accesses: list[Access] = []
-        device: torch.device | None = None
-        named = [(argument, args[i]) for i, argument in enumerate(func._schema.arguments[: len(args)])]
-        named += [(argument, kwargs[argument.name]) for argument in func._schema.arguments if argument.name in kwargs]
+        schema = func._schema
+        named = list(zip(schema.arguments, args, strict=False))
+        named += [(argument, kwargs[argument.name]) for argument in schema.arguments if argument.name in kwargs]
+        touched: list[tuple[str, torch.Tensor, bool, bool]] = []
         for argument, value in named:
-            written = bool(argument.alias_info and argument.alias_info.is_write)
-            for tensor in _tensors(value):
-                if tensor.device.type == "npu":
-                    device = device or tensor.device
-                    accesses.append(_access(argument.name, tensor, written, metadata_only))
-        for tensor in _tensors(result):
-            if tensor.device.type == "npu":
-                device = device or tensor.device
-                accesses.append(_access("return", tensor, True, False))
+            written, viewed = _by_alias(argument)
+            metadata_only = viewed or (_copies_the_shape(schema) and argument.name == schema.arguments[0].name)
+            touched += [(argument.name, tensor, written, metadata_only) for tensor in _tensors(value)]
+        for returned, value in zip(schema.returns, result if len(schema.returns) > 1 else (result,), strict=False):
+            metadata_only = _by_alias(returned)[1] or _makes_no_values(schema)
+            touched += [("return", tensor, not metadata_only, metadata_only) for tensor in _tensors(value)]
+        accesses = tuple(
+            Access(name, tensor.data_ptr(), tensor.untyped_storage().nbytes(), written, metadata_only)
+            for name, tensor, written, metadata_only in touched
+            if tensor.device.type == "npu"
+        )
+        device = next((tensor.device for _, tensor, _, _ in touched if tensor.device.type == "npu"), None)
         if device is None:
             return None
-        return Launch(name, device, torch.accelerator.current_stream(device.index).stream_id, tuple(accesses))
+        return Launch(str(func), device, torch.accelerator.current_stream(device.index).stream_id, accesses)
 
 
-def _access(argument: str, tensor: torch.Tensor, written: bool, metadata_only: bool) -> Access:
-    size = tensor.untyped_storage().nbytes()
-    return Access(argument, tensor.data_ptr(), size, written, metadata_only)
+def _by_alias(argument: Any) -> tuple[bool, bool]:
+    """Whether the operator writes the argument (or return), and whether it is the base of a view (or the view)."""
+    alias = argument.alias_info
+    return (False, False) if alias is None else (alias.is_write, not alias.is_write)
+
+
+def _aten_name(schema: Any) -> str:
+    library, _, name = schema.name.partition("::")
+    return name if library == "aten" else ""
+
+
+def _copies_the_shape(schema: Any) -> bool:
+    name = _aten_name(schema)
+    return name.startswith("new_") or name.endswith("_like")
+
+
+def _makes_no_values(schema: Any) -> bool:
+    return _aten_name(schema).removeprefix("new_").startswith("empty")

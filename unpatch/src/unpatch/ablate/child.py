@@ -7,17 +7,19 @@ stderr are files of the parent's. Which patches are suppressed it learns, like e
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import hashlib
 import importlib.metadata
+import os
 import random
 import signal
 import sys
 import sysconfig
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter  # by name: a patch of `time` is for the workload
 from types import CodeType, ModuleType
 
 import msgspec
@@ -55,6 +57,7 @@ def main(path: str) -> None:
     # A crash leaves its Python stack in stderr, and the parent may ask a hanging case for its own.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)
+    _die_with(os.getppid())
     root = Path(orders.study).parent
     try:
         study = load_study(Path(orders.study))
@@ -62,13 +65,15 @@ def main(path: str) -> None:
             info = study.describe(root)
             answers.write(Described(info, study.patches.name, _sources(root), _versions(study, root)))
             return
+        # By the variable alone, a study that clears its environment would apply what this trial is to do without.
+        study.patches.disable(*orders.suppressed)
         reach = Reach(root) if orders.mode == "reach" else None
         study.activate(transform=reach.transform if reach is not None else None)
     except BaseException as error:
         text = error.message if isinstance(error, StudyError) else "".join(traceback.format_exception(error))
         answers.write(Unusable(describe_error(error, root), text))
         return
-    answers.write(Ready())
+    answers.write(Ready(tuple(patch.id for patch in study.patches.applied)))
     if orders.mode == "probe":
         probes = {probe.info.id: probe for probe in study.probes}
         for id in orders.cases:
@@ -87,6 +92,15 @@ def main(path: str) -> None:
                 file = Path(orders.out) / f"{number:04}.safetensors"
                 answers.write(Observed(_observe(cases[id], root, patched, file, Path(orders.base))))
     answers.write(Done())
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process when the thread of `parent` that started it ends, even by SIGKILL."""
+    if sys.platform == "linux":
+        set_death_signal = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
 
 
 def _seed(seed: int) -> None:
@@ -108,14 +122,24 @@ def _patched(study: Study) -> tuple[CodeType, ...]:
 
 
 def _observe(declared: DeclaredCase, root: Path, patched: tuple[CodeType, ...], file: Path, base: Path) -> Observation:
+    """Run a case and record it. A patch may break what records it: that is no failure of the case."""
+    try:
+        return _recorded(declared, root, patched, file, base)
+    except Exception as error:
+        info = describe_error(error, root)
+        why = f"{info.type} in {info.raised_at}: {info.message}"
+        return Observation(declared.info.id, "failed", 0.0, info, operators_note=why, unrecorded=why)
+
+
+def _recorded(declared: DeclaredCase, root: Path, patched: tuple[CodeType, ...], file: Path, base: Path) -> Observation:
     case = Case(declared.info.id)
     torch = "torch" in sys.modules
     before = current_keys() if torch else ("", "")
     operators = record_operators(declared.info.compiled) if torch else None
-    started = time.perf_counter()
+    started = perf_counter()
     with record_warnings(root) as warned, operators or contextlib.nullcontext():
         error = _run(declared, case, root, patched)
-    seconds = time.perf_counter() - started
+    seconds = perf_counter() - started
     after = current_keys() if torch else ("", "")
     if case.tensors:
         save_tensors(file, case.tensors)
@@ -150,8 +174,7 @@ def _reach(declared: DeclaredCase, reach: Reach) -> Reached:
         # What the case comes to is observed in other trials; here only its calls count.
         with contextlib.suppress(BaseException):
             declared.run(Case(declared.info.id))
-    records = tuple(record for record in reach.records() if record.case == declared.info.id)
-    return Reached(declared.info.id, records)
+    return Reached(declared.info.id, reach.records(declared.info.id))
 
 
 def _probe(declared: DeclaredProbe, root: Path) -> ProbeRecord:

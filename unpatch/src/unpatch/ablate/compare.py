@@ -246,12 +246,12 @@ def _missing(noun: str, left: Mapping[str, object], right: Mapping[str, object])
 def _tensor_change(name: str, left: TensorInfo, right: TensorInfo, before: bytes, after: bytes) -> Iterator[str]:
     traits = [
         f"{trait} {getattr(left, trait)} → {getattr(right, trait)}"
-        for trait in ("kind", "dtype", "shape", "device")
+        for trait in ("kind", "type", "dtype", "shape", "strides", "device", "requires_grad")
         if getattr(left, trait) != getattr(right, trait)
     ]
     if traits:
         yield f"{name}: {', '.join(traits)}"
-    elif before != after:
+    if (left.dtype, left.shape) == (right.dtype, right.shape) and before != after:
         finite = "" if left.finite == right.finite else f", finite {left.finite} → {right.finite}"
         yield f"{name}: {largest_difference(left, before, after)}{finite}"
 

@@ -64,6 +64,7 @@ class _Ending(Struct):
 
     results: dict[str, Observed | Reached | Probed]
     described: Described | None = None
+    applied: tuple[str, ...] | None = None
     unusable: Unusable | None = None
     lost: str = ""  #: the case that it was in when it ended
     outcome: Outcome = "passed"
@@ -144,6 +145,7 @@ class Executor:
         self._progress(Event("started", trial.title, 0, total))
         results: dict[str, Observed | Reached | Probed] = {}
         remaining = trial.cases
+        applied: tuple[str, ...] | None = None
         processes = 0
         # What an interrupted run of this trial left behind.
         shutil.rmtree(self._folder / "trials" / trial.name, ignore_errors=True)
@@ -156,6 +158,7 @@ class Executor:
 
             ending = self._attempt(trial, remaining, folder, advanced)
             results |= ending.results
+            applied = applied if ending.applied is None else ending.applied
             if ending.unusable is not None:
                 lost: Sequence[str] = [case for case in remaining if case not in results]
                 results |= _lost(trial, lost, "failed", ending.unusable.error, 0.0)
@@ -164,7 +167,7 @@ class Executor:
                 lost = [ending.lost] if ending.lost else [] if ending.results else remaining
                 results |= _lost(trial, lost, ending.outcome, ending.error, ending.seconds)
             remaining = tuple(case for case in remaining if case not in results)
-        result = _collect(trial, results, time.monotonic() - started, processes)
+        result = _collect(trial, results, time.monotonic() - started, processes, applied)
         self._progress(Event("finished", trial.title, total, total, _note(result)))
         return result
 
@@ -176,6 +179,7 @@ class Executor:
             out=str(folder),
             base=str(self._folder),
             cases=tuple(cases),
+            suppressed=trial.suppressed,
             seed=self._seed,
         )
         write_whole(folder / ORDERS, msgspec.json.format(msgspec.json.encode(orders)))
@@ -228,8 +232,8 @@ class Executor:
             for answer in reader.read():
                 since = time.monotonic()
                 match answer:
-                    case Ready():
-                        limit = self._timeout
+                    case Ready(applied):
+                        ending.applied, limit = applied, self._timeout
                     case Begin(case):
                         ending.lost = case
                     case Observed() | Reached() | Probed():
@@ -240,8 +244,8 @@ class Executor:
                         ending.described = answer
                     case Unusable():
                         ending.unusable = answer
-                    case Done():
-                        done, limit = True, EXIT_SECONDS
+                if isinstance(answer, Described | Unusable | Done):  # its last word
+                    done, limit = True, EXIT_SECONDS
             idle = time.monotonic() - since
             if exited:
                 if not done:
@@ -319,7 +323,11 @@ def _lost(
 
 
 def _collect(
-    trial: Trial, results: Mapping[str, Observed | Reached | Probed], seconds: float, processes: int
+    trial: Trial,
+    results: Mapping[str, Observed | Reached | Probed],
+    seconds: float,
+    processes: int,
+    applied: tuple[str, ...] | None,
 ) -> TrialResult:
     ordered = [results[case] for case in trial.cases]
     return TrialResult(
@@ -333,6 +341,7 @@ def _collect(
             if isinstance(answer, Reached) and answer.records is not None
         },
         probes=tuple(answer.record for answer in ordered if isinstance(answer, Probed)),
+        applied=applied,
     )
 
 

@@ -25,11 +25,14 @@ class Orders(Struct, frozen=True):
     out: str  #: folder for answers and tensors
     base: str  #: folder that the paths of tensor files are relative to
     cases: tuple[str, ...] = ()  #: case ids, or probe ids; in this order
+    suppressed: tuple[str, ...] = ()  #: patches never to apply, `manager/id`
     seed: int = 0
 
 
 class Ready(Struct, frozen=True, tag=True):
     """The study is imported and activated."""
+
+    applied: tuple[str, ...]  #: ids of the patches in force
 
 
 class Begin(Struct, frozen=True, tag=True):
@@ -116,11 +119,47 @@ class AnswerWriter:
     """Appends the answers of a child, each as one line that is on its way when `write` returns."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open as long as the process lives
+        self._path = str(path.resolve())
         self._owner = os.getpid()
+        self._file = self._open()
+        self._identity = _identity(self._file)
 
     def write(self, answer: Answer) -> None:
         """Append one answer. A process that the workload forked off and that got here ends instead: it is no trial."""
         if os.getpid() != self._owner:
             os._exit(0)
-        self._file.write(msgspec.json.encode(answer) + b"\n")
+        # The workload may have closed every file, and its own may have taken this one's number.
+        if _identity(self._file) != self._identity:
+            self._file = self._open()
+        line = memoryview(_encode(answer) + b"\n")
+        while line:
+            line = line[os.write(self._file, line) :]
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _identity(file: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _encode(answer: Answer) -> bytes:
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_printable(msgspec.to_builtins(answer)))
+
+
+def _printable(value: object) -> object:
+    """Lone surrogates (of a file's name that is no UTF-8, say) written as escapes, in all texts."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value

@@ -190,6 +190,10 @@ def _run_trials(
 
 
 # ------------------------------------------------------------------------------------------ judging
+#: The reach trial has no recorder that would keep Dynamo from compiling.
+_EAGER = "the arms ran eagerly what the program compiles: declare the workload with compiled=True"
+
+
 class _Judge:
     """Turns finished trials into results; what A and A′ say of a case is compared once, for all patches."""
 
@@ -202,7 +206,7 @@ class _Judge:
         arm_a = _control(cases).name if _control(cases).name in self._results else "a"
         judged = tuple(self._case(patch, case, arm_a, _arm_b(info, patch)) for case in cases)
         reach = summarise_reach([case.reach for case in judged])
-        judgement = patch_verdict(judged, reach)
+        judgement = patch_verdict(judged, reach, self._not_ablated(patch, arm_a, _arm_b(info, patch)))
         return PatchResult(
             patch=patch,
             verdict=judgement.verdict,
@@ -215,11 +219,22 @@ class _Judge:
             listed=tuple(line for case in judged for line in _listed(case)),
         )
 
+    def _not_ablated(self, patch: PatchInfo, arm_a: str, arm_b: str) -> str:
+        """Why the two arms are no test of the patch, empty if they are one. An arm that never came so far is a failure."""
+        with_it, without = (self._results[arm].applied if arm in self._results else None for arm in (arm_a, arm_b))
+        if with_it is not None and patch.id not in with_it:
+            return "It was applied in no arm, because it writes nothing or something else disables it."
+        if without is not None and patch.id in without:
+            return "It was applied in arm B too: the study applies it before it can be suppressed."
+        return ""
+
     def _case(self, patch: PatchInfo, case: CaseInfo, arm_a: str, arm_b: str) -> CaseResult:
         a, a2, b = (self._results[name].observations[case.id] for name in (arm_a, "a-again", arm_b))
         if case.id not in self._noise:
             self._noise[case.id] = compare(self._results["a"].observations[case.id], a2, self._out)
-        channels = channel_results(a, b, self._noise[case.id], compare(a, b, self._out))
+        reach = self._reach(patch, case)
+        unseen = _EAGER if reach is not None and reach.compiled == "traced" and not case.compiled else ""
+        channels = channel_results(a, b, self._noise[case.id], compare(a, b, self._out), unseen)
         return CaseResult(
             case=case.id,
             doc=case.doc,
@@ -227,7 +242,7 @@ class _Judge:
             arms=(_arm("A", a), _arm("A'", a2), _arm("B", b)),
             channels=channels,
             verdict=case_verdict(a, a2, b, channels),
-            reach=self._reach(patch, case),
+            reach=reach,
         )
 
     def _reach(self, patch: PatchInfo, case: CaseInfo) -> ReachRecord | None:

@@ -5,6 +5,9 @@ A file belongs to one fingerprint (sources, versions, options): trials of anothe
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
 import sqlite3
 from collections.abc import Mapping
@@ -14,6 +17,7 @@ import msgspec
 
 from unpatch.ablate.errors import StoreMismatchError
 from unpatch.ablate.trial import Trial, TrialResult
+from unpatch.files import WriteError
 
 STORE = "study.sqlite"
 TRIALS = "trials"
@@ -40,20 +44,26 @@ class Store:
         resume: keep finished trials; otherwise begin anew, which removes `study.sqlite` and `trials/`.
 
     Raises:
-        StoreMismatchError: `resume`, and the trials there have another fingerprint; or `trials/` there is no study's.
+        StoreMismatchError: `resume`, and the trials there have another fingerprint; or `trials/` there is no study's; or
+            another run is using the folder.
+        WriteError: the folder cannot be written.
     """
 
     def __init__(self, folder: Path, fingerprint: Mapping[str, str], *, resume: bool) -> None:
         self.folder = folder
         path = folder / STORE
-        if not resume or not path.exists():
-            _clear(folder)
-        self._connection = sqlite3.connect(path)
-        try:
+        with contextlib.ExitStack() as opened:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                opened.callback(os.close, _locked(folder))
+                if not resume or not path.exists():
+                    _clear(folder)
+                self._connection = sqlite3.connect(path)
+                opened.callback(self._connection.close)
+            except (OSError, sqlite3.OperationalError) as error:
+                raise WriteError(f"Cannot write into {folder}: {error}. Give another --out.") from error
             self._begin(path, fingerprint)
-        except BaseException:
-            self._connection.close()
-            raise
+            self._opened = opened.pop_all()
 
     def _begin(self, path: Path, fingerprint: Mapping[str, str]) -> None:
         try:
@@ -99,7 +109,20 @@ class Store:
 
     def close(self) -> None:
         """Close the file; the store cannot be used any more."""
-        self._connection.close()
+        self._opened.close()
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the folder against other runs; the kernel lets go of it even when this process is killed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreMismatchError(f"Another run is using {folder}; wait for its end, or give another --out.") from None
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
 
 
 def _json(value: object) -> str:
@@ -107,7 +130,6 @@ def _json(value: object) -> str:
 
 
 def _clear(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     store, trials = folder / STORE, folder / TRIALS
     if trials.exists() and not store.exists():
         # Nobody's evidence is deleted by a mistyped --out.

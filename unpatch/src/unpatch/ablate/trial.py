@@ -30,6 +30,7 @@ class TrialResult(Struct, frozen=True):
     observations: dict[str, Observation] = {}
     reach: dict[str, tuple[ReachRecord, ...]] = {}
     probes: tuple[ProbeRecord, ...] = ()
+    applied: tuple[str, ...] | None = None  #: ids of the patches in force; None if that was never reached
 
 
 class Event(Struct, frozen=True):

@@ -50,9 +50,21 @@ class Judgement(Struct, frozen=True):
 
 # ------------------------------------------------------------------------------------------ one case
 def channel_results(
-    a: Observation, b: Observation, noise: Mapping[Channel, Comparison], effect: Mapping[Channel, Comparison]
+    a: Observation,
+    b: Observation,
+    noise: Mapping[Channel, Comparison],
+    effect: Mapping[Channel, Comparison],
+    unseen: str = "",
 ) -> tuple[ChannelResult, ...]:
-    """Judge every channel of one case. `noise` compares A with A′, `effect` compares A with B."""
+    """Judge every channel of one case. `noise` compares A with A′, `effect` compares A with B.
+
+    `unseen`: why the arms do not show what the case does (empty if they do).
+    """
+    unseen = unseen or next((f"not recorded: {seen.unrecorded}" for seen in (a, b) if seen.unrecorded), "")
+    if unseen:
+        rest = [channel for channel in (*DECIDING, *LISTED) if channel != "exceptions"]
+        results = [ChannelResult("exceptions", "inconclusive", unseen)]
+        return (*results, *(ChannelResult(channel, "not_compared", "see exceptions") for channel in rest))
     exceptions = _exceptions(a, b, noise["exceptions"], effect["exceptions"])
     results = [_compared(channel, noise[channel], effect[channel]) for channel in DECIDING if channel != "exceptions"]
     return (*results, exceptions, *(_listed(channel, noise[channel], effect[channel]) for channel in LISTED))
@@ -143,21 +155,39 @@ def summarise_reach(records: Sequence[ReachRecord | None]) -> ReachSummary:
     )
 
 
-def patch_verdict(cases: Sequence[CaseResult], reach: ReachSummary) -> Judgement:
+def patch_verdict(cases: Sequence[CaseResult], reach: ReachSummary, not_ablated: str = "") -> Judgement:
     """Judge one patch: the strongest of its concluding cases, refined by reach where no case shows a difference.
 
-    Reach never overrules a difference: a patch without a call can still act, at the moment it is applied.
+    Reach never overrules a difference: a patch without a call can still act, at the moment it is applied. Nor does it
+    stand alone: cases that all fail before they come to the patch say nothing of it.
+
+    `not_ablated`: why the arms did not differ in this patch (empty if they did).
     """
     if not cases:
         return Judgement("inconclusive", False, "No workload covers this patch, so nothing is known about it.")
+    if not_ablated:
+        return Judgement("inconclusive", False, not_ablated)
     said = [case.verdict for case in cases]
     strongest_case = next((verdict for verdict in CONCLUDING if verdict in said), None)
     verdict: PatchVerdict
-    if strongest_case is None or strongest_case == "inert":
-        verdict = _refined(reach) or strongest_case or "inconclusive"
+    if strongest_case != "inert":
+        verdict = strongest_case or "inconclusive"
+    elif _acts_unseen(cases):
+        verdict = "inconclusive"
     else:
-        verdict = strongest_case
+        verdict = ("error_changed" not in said and _refined(reach)) or "inert"
     return Judgement(verdict, verdict in REMOVABLE, _because(verdict, cases, reach))
+
+
+def _acts_unseen(cases: Sequence[CaseResult]) -> bool:
+    """Whether the patch did what is its own, but only in cases that conclude nothing: that others agree says nothing then."""
+    acting = [case for case in cases if case.reach is not None and acted(case.reach)]
+    return bool(acting) and not any(case.verdict in CONCLUDING for case in acting)
+
+
+def acted(record: ReachRecord) -> bool:
+    """Whether a case ran a branch of the patch's own, or called a replacement that has none."""
+    return record.calls > 0 and (record.branches == 0 or record.branches_run > 0)
 
 
 def _refined(reach: ReachSummary) -> PatchVerdict | None:
@@ -216,6 +246,8 @@ def _case_words(verdict: PatchVerdict, cases: Sequence[CaseResult]) -> str:
         parts.append(told)
     if verdict == "inconclusive" and all(case.verdict not in CONCLUDING for case in cases):
         parts.append("no case concludes anything")
+    elif verdict == "inconclusive" and _acts_unseen(cases):
+        parts.append("what is the patch's own ran only in cases that conclude nothing")
     return ", ".join(parts)
 
 

@@ -70,7 +70,8 @@ def ablate(
     if as_json:
         click.echo(report.render(result, "json").encode(), nl=False)
         return
-    Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH).print(table.summary(result))
+    limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
+    Console(width=None if limited else _PIPE_WIDTH).print(table.summary(result))
     click.echo(f"Written: {', '.join(map(str, files))}", err=True)
 
 

@@ -33,6 +33,8 @@ def describe_error(exception: BaseException, root: Path, patched: Collection[Cod
 def _message(exception: BaseException) -> str:
     try:
         message = str(exception)
-    except Exception as error:  # an exception whose own __str__ is broken must not end the trial
+    except BaseException as error:  # an exception whose own __str__ is broken must not end the trial
         message = f"(no message: {qualified_name(type(error))} in __str__)"
-    return "\n".join([message, *getattr(exception, "__notes__", ())])
+    notes = getattr(exception, "__notes__", None)
+    texts = notes if isinstance(notes, list) else []  # add_note() makes a list of texts, an assignment makes anything
+    return "\n".join([message, *(note for note in texts if isinstance(note, str))])

@@ -172,11 +172,12 @@ class Reach:
             return current.patches[patch].ran.setdefault(id(code), set())
 
     # -------------------------------------------------------------------------------------- results
-    def records(self) -> tuple[ReachRecord, ...]:
-        """One record per case and patch, in the order in which cases ran and patches were applied."""
+    def records(self, case_id: str | None = None) -> tuple[ReachRecord, ...]:
+        """One record per case and patch, in the order in which cases ran and patches were applied; or of one case."""
+        cases = self._cases if case_id is None else {case_id: self._cases[case_id]}
         return tuple(
-            self._record(patch, case_id, case.patches.get(patch, _Seen()), case.tried_compiling)
-            for case_id, case in self._cases.items()
+            self._record(patch, id, case.patches.get(patch, _Seen()), case.tried_compiling)
+            for id, case in cases.items()
             for patch in self._patches
         )
 

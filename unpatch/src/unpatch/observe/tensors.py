@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from unpatch.files import write_whole
 from unpatch.model import TensorInfo
 from unpatch.observe import ObservationError
+from unpatch.observe.text import qualified_name
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -28,14 +29,32 @@ def tensor_info(kind: Literal["output", "gradient", "state"], tensor: Tensor, na
     """Describe `tensor`. Raises ObservationError, naming it, for a tensor that raw_bytes refuses."""
     import torch
 
-    finite = True
-    if tensor.is_floating_point() or tensor.is_complex():
+    base, finite = torch._C.TensorBase, True
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         values = _on_cpu(tensor, name)
         # float8 types know neither comparison nor isfinite; the conversion keeps what is not finite.
-        finite = bool(torch.isfinite(values.float() if values.itemsize == 1 else values).all())
+        comparable = base.float(values) if values.dtype.itemsize == 1 else values
+        finite = bool(base.item(base.all(torch.ops.aten.isfinite.default(comparable))))
     else:
         _require_bytes(tensor, name)
-    return TensorInfo(kind, str(tensor.dtype), tuple(tensor.shape), str(tensor.device), finite)
+    return TensorInfo(
+        kind=kind,
+        dtype=str(tensor.dtype),
+        shape=tuple(tensor.shape),
+        device=str(tensor.device),
+        finite=finite,
+        strides=tuple(base.stride(tensor)),
+        requires_grad=tensor.requires_grad,
+        type="torch.Tensor" if type(tensor) is torch.Tensor else qualified_name(type(tensor)),
+    )
+
+
+def copied(tensor: Tensor, name: str = "tensor") -> Tensor:
+    """A copy in CPU memory that shares nothing with `tensor`. Raises ObservationError like raw_bytes."""
+    import torch
+
+    with torch._C.DisableTorchFunction():
+        return torch._C.TensorBase.clone(_on_cpu(tensor, name))
 
 
 def raw_bytes(tensor: Tensor, name: str = "tensor") -> bytes:
@@ -71,8 +90,18 @@ def load_tensors(path: Path) -> dict[str, bytes]:
 
 
 def _on_cpu(tensor: Tensor, name: str) -> Tensor:
+    """Contiguous in CPU memory; what was there already is not copied.
+
+    By the methods of the base class and past `__torch_function__`: a patch of `torch.Tensor` would change, in both arms
+    that have it, what the workload computed.
+    """
+    import torch
+
     _require_bytes(tensor, name)
-    return tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+    base = torch._C.TensorBase
+    with torch._C.DisableTorchFunction():
+        values = base.resolve_neg(base.resolve_conj(base.detach(tensor)))
+        return base.contiguous(base.to(values, "cpu"))
 
 
 def _elements(tensor: Tensor, name: str) -> Tensor:
@@ -81,7 +110,8 @@ def _elements(tensor: Tensor, name: str) -> Tensor:
 
     values = _on_cpu(tensor, name)
     # A contiguous tensor of one element may still have any stride, which view() refuses.
-    return values.as_strided((values.numel(),), (1,)).view(torch.uint8)
+    base = torch._C.TensorBase
+    return base.view(base.as_strided(values, (values.numel(),), (1,)), torch.uint8)
 
 
 def _require_bytes(tensor: Tensor, name: str) -> None:

@@ -22,7 +22,12 @@ class WarningRecorder:
     def __enter__(self) -> WarningRecorder:
         caught = self._catch.__enter__()
         self._caught = caught if caught is not None else []
-        warnings.simplefilter("always")
+        # Each of a repeated warning, also of one that would not be shown; but one that is an error for the program is
+        # no warning.
+        for index, (action, *rest) in enumerate(warnings.filters):
+            if action != "error":
+                warnings.filters[index] = ("always", *rest)  # type: ignore[index]
+        warnings.simplefilter("always", append=True)
         # torch's native code warns once per process; a case must not depend on the cases before it.
         self._torch = sys.modules.get("torch")
         if self._torch is not None:

@@ -182,7 +182,7 @@ class PatchManager:
     def disable(self, *names: str) -> None:
         """Never apply these patches or groups, known or not, from now on. What is applied stays until it is reverted.
 
-        Raises ValueError for a blank name.
+        They are named as in `UNPATCH_DISABLE`, `name` or `manager/name`. Raises ValueError for a blank name.
         """
         with self._lock:
             self._disabled.update(named(name, "name of a patch or group") for name in names)
@@ -302,9 +302,9 @@ class PatchManager:
         return tuple(sorted(self._patches.values(), key=lambda patch: rank[patch.group]))
 
     def _is_disabled(self, patch: Patch) -> bool:
-        names = {name.strip() for name in os.environ.get(DISABLE_VARIABLE, "").split(",")}
+        names = self._disabled | {name.strip() for name in os.environ.get(DISABLE_VARIABLE, "").split(",")}
         own = {patch.id, patch.group}
-        return not names.isdisjoint(own | {f"{self.name}/{name}" for name in own}) or not self._disabled.isdisjoint(own)
+        return not names.isdisjoint(own | {f"{self.name}/{name}" for name in own})
 
     def _unknown(self, what: str, name: str, known: Iterable[str]) -> UnknownPatchError:
         import difflib  # only for the message

@@ -23,3 +23,7 @@ def noisy(x):
 
 def in_thread(x):
     return x * 2
+
+
+def compiled(x):
+    return x * 2

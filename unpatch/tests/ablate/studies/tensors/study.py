@@ -48,6 +48,11 @@ def in_thread(x):
     return x + x
 
 
+@patch("compiled")
+def compiled(x):
+    return x * 2
+
+
 def train(case, double):
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -104,6 +109,11 @@ def works_in_a_thread(case):
     thread.start()
     thread.join()
     case.output("y", found)
+
+
+@study.workload(covers=["compiled"])
+def compiles_undeclared(case):
+    case.output("y", torch.compile(lambda x: library.compiled(x), backend="eager")(torch.ones(2)))
 
 
 @study.workload(covers=["keys"])

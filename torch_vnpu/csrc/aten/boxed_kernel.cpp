@@ -98,6 +98,7 @@ class Call {
     const bool to_device = is_npu(target) && source.is_cpu();
     const bool to_host = target.is_cpu() && is_npu(source);
     if ((!to_device && !to_host) || target.sizes() != source.sizes()) return false;
+    if (!target.is_non_overlapping_and_dense()) return false;  // the copy may be refused, which the caller has to see
     for (const auto* tensor : {&target, &source})
       if (tensor->layout() != at::kStrided || tensor->is_conj() || tensor->is_neg()) return false;
     const auto& host = to_device ? source : target;
@@ -253,13 +254,20 @@ class Call {
 
   vnpuStream_t stream() const { return vnpuGetCurrentStream(device()); }
 
-  // A copy runs on the first operand's stream; what is queued for the other operand's device comes before it.
+  // A copy runs on the first operand's stream; what is queued for the other operands' devices comes before it.
   void wait_for_other_devices(const Stack& stack) {
+    const auto wait = [&](const at::Tensor& tensor) {
+      if (!is_npu(tensor)) return;
+      const auto index = tensor.device().index();
+      check(vnpuStreamSynchronize(vnpuGetCurrentStream(index)), traits_.name.c_str(), index);
+    };
     for (size_t i = 0; i < 2; ++i) {
       const auto& value = stack[stack.size() - traits_.arguments.size() + i];
-      if (!value.isTensor() || !is_npu(value.toTensor())) continue;
-      const auto index = value.toTensor().device().index();
-      check(vnpuStreamSynchronize(vnpuGetCurrentStream(index)), traits_.name.c_str(), index);
+      if (value.isTensor()) {
+        wait(value.toTensor());
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) wait(tensor);
+      }
     }
   }
 

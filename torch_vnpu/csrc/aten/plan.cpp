@@ -51,6 +51,11 @@ bool Look::add(const at::Tensor& tensor, Place place, bool written) {
   const bool npu = impl->device_type() == kNpu;
   // A number from the host is copied into the queue; anything larger on the host has its own way (see copies).
   if (!npu && (place == Place::SameOrHost || written || !tensor.is_cpu() || impl->dim() > 0)) return false;
+  if (npu) {
+    const auto device = tensor.device().index();
+    if (device_ >= 0 && device != device_) return false;  // a copy between devices, or a mistake
+    device_ = device;
+  }
   words_.push_back(static_cast<int64_t>(tensor.scalar_type()) | int64_t{impl->is_wrapped_number()} << 8 |
                    int64_t{npu} << 9 | int64_t{impl->dim()} << 16);
   words_.append(impl->sizes().begin(), impl->sizes().end());

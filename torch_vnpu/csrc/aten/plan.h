@@ -30,6 +30,7 @@ class Look {
   bool add(const at::Tensor& tensor, Place place, bool written);
   bool add_value(const c10::IValue& value);
   c10::SmallVector<int64_t, 48> words_;
+  c10::DeviceIndex device_ = -1;  // of the npu tensors, once one is seen
 };
 
 struct LookHash {

@@ -78,7 +78,8 @@ When when_of(const c10::OperatorHandle& op, const Traits& traits) {
   }
   if (view) return !fresh && !traits.writes ? When::View : When::Now;
   if (!schema.name().starts_with("aten::") || value_dependent().contains(schema.name())) return When::Now;
-  for (const auto tag : {at::Tag::data_dependent_output, at::Tag::inplace_view})
+  // Random numbers are drawn in the order of the calls, on whatever streams these are.
+  for (const auto tag : {at::Tag::data_dependent_output, at::Tag::inplace_view, at::Tag::nondeterministic_seeded})
     if (op.hasTag(tag)) return When::Now;
   // An index with numbers has a shape that can be told; one with a mask cannot, which the look of the call says.
   if (op.hasTag(at::Tag::dynamic_output_shape) && schema.name() != "aten::index") return When::Now;

@@ -85,7 +85,14 @@ void unsubscribe(int id) {
   holders().erase(id);
 }
 
+// A host thread that waits for a queue gives the GIL away: a listener on the queue's thread may need it.
+void* release_gil() { return Py_IsInitialized() && !_Py_IsFinalizing() && PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void take_gil(void* state) {
+  if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
 void finish_import() {
+  vnpuConfigureWaiting(&release_gil, &take_gil);
   vnpu::configure_queues();
   vnpuOpen();
 }

@@ -69,6 +69,25 @@ Slots& slots() {
 }
 std::atomic<void (*)()> thread_start{nullptr};
 
+std::atomic<void* (*)()> before_waiting{nullptr};
+std::atomic<void (*)(void*)> after_waiting{nullptr};
+
+// Around every sleep of a host thread.
+class Waiting {
+ public:
+  Waiting() {
+    if (auto* before = before_waiting.load()) held_ = before();
+  }
+  ~Waiting() {
+    if (auto* after = after_waiting.load()) after(held_);
+  }
+
+ private:
+  void* held_ = nullptr;
+};
+
+thread_local vnpuStream_t worked_off = nullptr;  // the stream whose queue this thread works off
+
 }  // namespace
 }  // namespace vnpu
 
@@ -122,6 +141,7 @@ struct EventState {
     completed_changed.notify_all();
   }
   void wait(uint64_t record) {
+    vnpu::Waiting waiting;
     std::unique_lock<std::mutex> lock(mutex);
     completed_changed.wait(lock, [&] { return completed >= record; });
   }
@@ -135,7 +155,11 @@ struct vnpuEvent {
 
 void vnpuStream::put(const vnpu::Task& task) {
   std::unique_lock<std::mutex> lock(mutex);
-  if (queue.size() >= vnpu::kQueueDepth) {
+  // A listener on the queue's own thread may launch too: nobody else would make room for it.
+  if (queue.size() >= vnpu::kQueueDepth && vnpu::worked_off != this) {
+    lock.unlock();
+    vnpu::Waiting waiting;
+    lock.lock();
     ++waiting_for_space;
     emptied.wait(lock, [&] { return queue.size() < vnpu::kQueueDepth; });
     --waiting_for_space;
@@ -150,10 +174,12 @@ void vnpuStream::put(const vnpu::Task& task) {
 }
 
 void vnpuStream::wait(uint64_t target) {
+  if (vnpu::worked_off == this) return;  // a listener, inside one of the tasks that it would wait for
   for (int spin = 0; spin < vnpu::kSpins; ++spin) {
     if (completed.load() >= target) return;
     vnpu::relax();
   }
+  vnpu::Waiting waiting;
   std::unique_lock<std::mutex> lock(mutex);
   // The worker looks at `waiters` after it has counted a task, and we look at the count after we are one.
   waiters.fetch_add(1);
@@ -175,6 +201,7 @@ void vnpuStream::run(const vnpu::Task& task) {
 }
 
 void vnpuStream::work() {
+  vnpu::worked_off = this;
   if (auto* start = vnpu::thread_start.load()) start();
   std::deque<vnpu::Task> batch;
   for (;;) {
@@ -268,6 +295,11 @@ void vnpuConfigureQueues(void (*start)(void), int kernels) {
   slots().resize(kernels > 0 ? kernels : 1);
 }
 
+void vnpuConfigureWaiting(void* (*before)(void), void (*after)(void*)) {
+  after_waiting.store(after);
+  before_waiting.store(before);
+}
+
 vnpuError_t vnpuStreamCreate(vnpuStream_t* stream, int device, int priority) {
   if (!stream) return VNPU_ERROR_INVALID_VALUE;
   *stream = nullptr;
@@ -307,7 +339,8 @@ vnpuError_t vnpuSetCurrentStream(vnpuStream_t stream) {
 vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument) {
   if (!stream) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
-  if (!vnpuQueueEnabled()) return vnpuRun(stream, name, kernel, argument);
+  // A listener on the queue's own thread cannot wait for it, so what it launches runs at once.
+  if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument);
   stream->put({name, kernel, argument, begin_launch(stream, name)});
   return VNPU_SUCCESS;
 }

@@ -85,6 +85,9 @@ VNPU_API int vnpuQueueEnabled(void);
 // Called once on each thread that works off a queue, before its first kernel. `kernels` is how many kernels may run at once on
 // all queues together.
 VNPU_API void vnpuConfigureQueues(void (*thread_start)(void), int kernels);
+// Called by a host thread before it goes to sleep for a queue, and after: a place to let go of locks that kernels or listeners
+// need. What the first returns is handed to the second.
+VNPU_API void vnpuConfigureWaiting(void* (*before)(void), void (*after)(void*));
 // Puts a kernel into the stream's queue and returns; waits while the queue is full. The kernel owns `argument`, must not throw,
 // and tells a failure by vnpuFail.
 VNPU_API vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument);

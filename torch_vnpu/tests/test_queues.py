@@ -305,7 +305,7 @@ step = st.tuples(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(step, min_size=1, max_size=25), st.integers(0, 2**16))
 def test_programs_on_streams_and_devices_end_as_on_cpu(program, seed):
-    """Registers 0 and 1 lie on npu:0, 2 and 3 on npu:1; each step runs on one of three streams of its first operand's device."""
+    """Registers 0 and 1 lie on npu:0, 2 and 3 on npu:1; each step runs on one of three streams of its operand's device."""
     values = [torch.randn(4, 4, generator=torch.Generator().manual_seed(seed + index)) for index in range(4)]
     devices = ["npu:0", "npu:0", "npu:1", "npu:1"]
     on_cpu = [value.clone() for value in values]

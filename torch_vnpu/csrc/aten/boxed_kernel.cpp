@@ -189,7 +189,8 @@ class Call {
     for (size_t i = 0; i < count; ++i) {
       auto& value = (*stack)[base + i];
       switch (traits_.arguments[i].role) {
-        case Role::Other: break;
+        case Role::Other:
+        case Role::Number: break;
         case Role::Tensor:
           if (value.isTensor()) value = IValue(operand(value.toTensor(), i));
           break;

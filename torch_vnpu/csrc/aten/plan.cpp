@@ -5,7 +5,6 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 
-#include <bit>
 
 namespace vnpu {
 namespace {
@@ -15,7 +14,7 @@ constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchK
                                      c10::DispatchKey::ZeroTensor});
 
 // Words that tell kinds of values apart, so that no two looks share a spelling.
-enum Mark : int64_t { kNone = -101, kUndefined, kNumber, kInt, kDouble, kBool, kComplex, kText, kIntList, kDoubleList, kBoolList, kScalarType };
+enum Mark : int64_t { kNone = -101, kUndefined, kNumbers, kInt, kDouble, kBool, kComplex, kText, kIntList, kBoolList };
 
 int64_t settings() {
   auto& context = at::globalContext();
@@ -63,6 +62,17 @@ bool Look::add(const at::Tensor& tensor, Place place, bool written) {
   return true;
 }
 
+// Its kind decides to which dtype a result is promoted; its value decides nothing. Step sizes change with every step.
+void Look::add_number(const c10::IValue& value) {
+  const auto kind = [](const c10::IValue& one) -> int64_t {
+    return one.isDouble() ? kDouble : one.isInt() ? kInt : one.isBool() ? kBool : one.isComplexDouble() ? kComplex : kNone;
+  };
+  if (!value.isList()) return words_.push_back(kind(value));
+  const auto list = value.toListRef();
+  words_.append({kNumbers, static_cast<int64_t>(list.size())});
+  for (const auto& one : list) words_.push_back(kind(one));
+}
+
 bool Look::add_value(const c10::IValue& value) {
   if (value.isNone()) {
     words_.push_back(kNone);
@@ -70,11 +80,6 @@ bool Look::add_value(const c10::IValue& value) {
     words_.append({kInt, value.toInt()});
   } else if (value.isBool()) {
     words_.append({kBool, value.toBool()});
-  } else if (value.isDouble()) {
-    words_.append({kDouble, std::bit_cast<int64_t>(value.toDouble())});
-  } else if (value.isComplexDouble()) {
-    const auto number = value.toComplexDouble();
-    words_.append({kComplex, std::bit_cast<int64_t>(number.real()), std::bit_cast<int64_t>(number.imag())});
   } else if (value.isString()) {
     const auto& text = value.toStringRef();
     words_.append({kText, static_cast<int64_t>(text.size())});
@@ -83,16 +88,12 @@ bool Look::add_value(const c10::IValue& value) {
     const auto list = value.toIntVector();
     words_.append({kIntList, static_cast<int64_t>(list.size())});
     words_.append(list.begin(), list.end());
-  } else if (value.isDoubleList()) {
-    const auto list = value.toDoubleVector();
-    words_.append({kDoubleList, static_cast<int64_t>(list.size())});
-    for (const double number : list) words_.push_back(std::bit_cast<int64_t>(number));
   } else if (value.isBoolList()) {
     const auto list = value.toBoolList();
     words_.append({kBoolList, static_cast<int64_t>(list.size())});
     for (size_t k = 0; k < list.size(); ++k) words_.push_back(list.get(k));
   } else {
-    return false;  // lists of scalars, streams, symbolic numbers …: rare, and run at once
+    return false;  // streams, symbolic numbers …: rare, and run at once
   }
   return true;
 }
@@ -124,7 +125,9 @@ bool Look::read(const torch::jit::Stack& stack, const Traits& traits) {
         if (dtype == at::kBool || dtype == at::kByte || !is_npu(*element)) return false;
         if (!add(*element, Place::Same, false)) return false;
       }
-    } else if (!add_value(value)) {
+    } else if (argument.role == Role::Number) {
+      add_number(value);
+    } else if (argument.role == Role::Device ? !value.isNone() : !add_value(value)) {
       return false;
     }
   }

@@ -17,8 +17,8 @@
 
 namespace vnpu {
 
-// The look of a call's arguments: shapes, strides, dtypes, the values of what is no tensor, and the global settings on which
-// results depend.
+// The look of a call's arguments: shapes, strides, dtypes, kinds of numbers, the values of what else is no tensor, and the
+// global settings on which results depend.
 class Look {
  public:
   // False where the look cannot be told, or a call of it can never be queued.
@@ -29,6 +29,7 @@ class Look {
  private:
   bool add(const at::Tensor& tensor, Place place, bool written);
   bool add_value(const c10::IValue& value);
+  void add_number(const c10::IValue& value);
   c10::SmallVector<int64_t, 48> words_;
   c10::DeviceIndex device_ = -1;  // of the npu tensors, once one is seen
 };

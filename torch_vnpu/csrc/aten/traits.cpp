@@ -45,13 +45,16 @@ Place place_of(const c10::FunctionSchema& schema, const std::string& argument) {
 Role role_of(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::TensorType: return Role::Tensor;
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType: return Role::Number;
     case c10::TypeKind::GeneratorType: return Role::Generator;
     case c10::TypeKind::DeviceObjType: return Role::Device;
     case c10::TypeKind::OptionalType: return role_of(type->castRaw<c10::OptionalType>()->getElementType());
     case c10::TypeKind::ListType: {
       const auto& element = type->castRaw<c10::ListType>()->getElementType();
       if (element->kind() == c10::TypeKind::TensorType) return Role::TensorList;
-      return role_of(element) == Role::Tensor ? Role::OptionalTensorList : Role::Other;
+      const auto role = role_of(element);
+      return role == Role::Tensor ? Role::OptionalTensorList : role == Role::Number ? Role::Number : Role::Other;
     }
     default: return Role::Other;
   }
@@ -84,7 +87,7 @@ When when_of(const c10::OperatorHandle& op, const Traits& traits) {
   // An index with numbers has a shape that can be told; one with a mask cannot, which the look of the call says.
   if (op.hasTag(at::Tag::dynamic_output_shape) && schema.name() != "aten::index") return When::Now;
   for (const auto& argument : traits.arguments)
-    if (argument.role == Role::Generator || argument.role == Role::Device) return When::Now;
+    if (argument.role == Role::Generator) return When::Now;
   return schema.returns().empty() && !traits.writes ? When::Now : When::Later;
 }
 

@@ -7,7 +7,8 @@
 
 namespace vnpu {
 
-enum class Role : uint8_t { Other, Tensor, TensorList, OptionalTensorList, Generator, Device };
+// Number: a scalar or a double, on whose value no result's shape depends (sizes and dimensions are integers, and Other).
+enum class Role : uint8_t { Other, Number, Tensor, TensorList, OptionalTensorList, Generator, Device };
 
 // Where an argument may lie, by the operator's own contract.
 enum class Place : uint8_t { Same, SameOrHost, Any };

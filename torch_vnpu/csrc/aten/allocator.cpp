@@ -62,11 +62,20 @@ struct DeviceMemory final : c10::Allocator {
     void* pointer = nullptr;
     if (auto error = vnpuMalloc(&pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
     std::unique_ptr<void, decltype(&vnpuFree)> memory(pointer, &vnpuFree);
-    auto* charge = new Charge(pointer, bytes, device);
+    auto* charge = charged(pointer, bytes);
     return {memory.release(), charge, &delete_memory, c10::Device(c10::kCPU)};
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
   DeviceIndex device = 0;
+
+ private:
+  // What is freed on the host is given back when the queues have done with it: before memory lacks, they are worked off.
+  Charge* charged(void* pointer, size_t bytes) const {
+    size_t free = 0, total = 0;
+    if (!vnpuMemGetInfo(&free, &total, device) && bytes > free && vnpuQueueEnabled())
+      check(vnpuDeviceSynchronize(device), "allocate memory", device);
+    return new Charge(pointer, bytes, device);
+  }
 };
 
 DeviceMemory* memory_of(DeviceIndex device) {
@@ -105,6 +114,11 @@ DataPtr allocate_on(size_t bytes, DeviceIndex device) {
                device);
 }
 
+// Figures of memory are those after all that is queued: what the host has freed by then is free.
+void settle(DeviceIndex device) {
+  if (vnpuQueueEnabled()) check(vnpuDeviceSynchronize(device), "read memory figures", device);
+}
+
 struct NpuAllocator final : c10::DeviceAllocator {
   DataPtr allocate(size_t bytes) override {
     int device = 0;
@@ -118,6 +132,7 @@ struct NpuAllocator final : c10::DeviceAllocator {
 
   DeviceStats getDeviceStats(DeviceIndex device) override {
     vnpuMemoryStats now{};
+    settle(device);
     check(vnpuMemGetStats(&now, device), "read memory statistics", device);
     DeviceStats stats;
     const auto aggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -146,6 +161,7 @@ struct NpuAllocator final : c10::DeviceAllocator {
   }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
     size_t free = 0, total = 0;
+    settle(device);
     check(vnpuMemGetInfo(&free, &total, device), "read memory information", device);
     return {free, total};
   }
@@ -205,6 +221,7 @@ StoragePtr cpu_storage_of(StorageImpl* npu) {
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   auto* impl = storage.unsafeGetStorageImpl();
+  if (vnpuQueueEnabled()) check(vnpuDeviceSynchronize(impl->device().index()), "resize a storage");
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
   DataPtr grown = allocate_on(bytes, impl->device().index());
   if (impl->data()) std::memcpy(grown.get(), impl->data(), std::min(bytes, impl->nbytes()));
@@ -247,6 +264,10 @@ void raise_error(vnpuError_t error, const char* what, int device, size_t bytes) 
       TORCH_CHECK(false,
                   "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the "
                   "'spawn' start method");
+    case VNPU_ERROR_LAUNCH_FAILED:
+      TORCH_CHECK(false, "npu: ", vnpuGetLastErrorDetail(),
+                  " (it was queued and failed later, so this call may be another one; with ASCEND_LAUNCH_BLOCKING=1 "
+                  "the call itself fails)");
     case VNPU_ERROR_BAD_ENVIRONMENT:
       TORCH_CHECK(false, "npu: cannot ", what, ": ", vnpuGetLastErrorDetail());
     default:

@@ -1,18 +1,24 @@
 // The kernel of nearly every operator on npu: alias the inputs as CPU tensors, run PyTorch's CPU kernel, adopt the outputs.
 // It also is where a device mistake is refused: operands on several devices, results that would land on CPU.
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/clone.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "aliases.h"
 #include "check.h"
+#include "deferred.h"
 #include "device.h"
 #include "kernels.h"
+#include "plan.h"
+#include "traits.h"
 
 namespace vnpu {
 namespace {
@@ -21,82 +27,6 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using c10::IValue;
 using torch::jit::Stack;
-
-enum class Role : uint8_t { Other, Tensor, TensorList, OptionalTensorList, Generator, Device };
-
-// Where an argument may lie, by the operator's own contract.
-enum class Place : uint8_t { Same, SameOrHost, Any };
-
-struct Argument {
-  Role role;
-  bool written;
-  Place place;
-};
-
-struct Traits {
-  std::string name;
-  c10::SmallVector<Argument, 8> arguments;
-  bool writes = false;
-  size_t returns = 0;
-};
-
-// Operators that copy between devices.
-const std::unordered_set<std::string_view>& copies() {
-  static const std::unordered_set<std::string_view> names = {"aten::copy_", "aten::_copy_from",
-                                                             "aten::_copy_from_and_resize", "aten::_foreach_copy_"};
-  return names;
-}
-
-// Arguments that may lie on CPU, as they may on any accelerator.
-const std::unordered_map<std::string_view, std::vector<std::string_view>>& host_arguments() {
-  static const std::unordered_map<std::string_view, std::vector<std::string_view>> table = {
-      {"aten::index", {"indices"}},
-      {"aten::index_put_", {"indices"}},
-      {"aten::index_put", {"indices"}},
-      {"aten::_index_put_impl_", {"indices"}},
-      {"aten::_unsafe_index", {"indices"}},
-      {"aten::_unsafe_index_put", {"indices"}},
-      {"aten::_pack_padded_sequence", {"lengths"}},
-      {"aten::_ctc_loss", {"input_lengths", "target_lengths"}},
-      {"aten::_ctc_loss_backward", {"input_lengths", "target_lengths"}},
-  };
-  return table;
-}
-
-Place place_of(const c10::FunctionSchema& schema, const std::string& argument) {
-  if (copies().contains(schema.name())) return Place::Any;
-  const auto found = host_arguments().find(schema.name());
-  if (found == host_arguments().end()) return Place::Same;
-  const auto& names = found->second;
-  return std::find(names.begin(), names.end(), argument) != names.end() ? Place::SameOrHost : Place::Same;
-}
-
-Role role_of(const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case c10::TypeKind::TensorType: return Role::Tensor;
-    case c10::TypeKind::GeneratorType: return Role::Generator;
-    case c10::TypeKind::DeviceObjType: return Role::Device;
-    case c10::TypeKind::OptionalType: return role_of(type->castRaw<c10::OptionalType>()->getElementType());
-    case c10::TypeKind::ListType: {
-      const auto& element = type->castRaw<c10::ListType>()->getElementType();
-      if (element->kind() == c10::TypeKind::TensorType) return Role::TensorList;
-      return role_of(element) == Role::Tensor ? Role::OptionalTensorList : Role::Other;
-    }
-    default: return Role::Other;
-  }
-}
-
-Traits traits_of(const c10::FunctionSchema& schema) {
-  Traits traits;
-  traits.name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
-  traits.returns = schema.returns().size();
-  for (const auto& argument : schema.arguments()) {
-    const bool written = argument.alias_info() && argument.alias_info()->isWrite();
-    traits.arguments.push_back({role_of(argument.type()), written, place_of(schema, argument.name())});
-    traits.writes |= written;
-  }
-  return traits;
-}
 
 [[noreturn]] void refuse_devices(const c10::OperatorHandle& op, const Traits& traits, size_t argument, c10::Device one,
                                  c10::Device other) {
@@ -109,10 +39,12 @@ class Call {
  public:
   Call(const c10::OperatorHandle& op, const Traits& traits) : op_(op), traits_(traits) {}
 
+  // Runs the kernel before it returns.
   void run(Stack* stack) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     // CPU's autocast is not for this device: the CPU kernel may call operators that are on its list.
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    if (traits_.copies) wait_for_other_devices(*stack);
     take_inputs(stack);
     try {
       launch(stack);
@@ -124,7 +56,105 @@ class Call {
     give_outputs(stack);
   }
 
+  // Queues the kernel, and puts the results that `plan` tells onto the stack. `out` is the overload that writes them.
+  void queue(Stack* stack, const Plan& plan, const std::optional<c10::OperatorHandle>& out) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    queueing_ = true;
+    const auto given = take(stack);
+    Stack arguments = given;
+    take_inputs(&arguments);
+    const bool writes_results = out && plan.makes_all;
+    auto call = std::make_unique<Deferred>(writes_results ? *out : op_, traits_.name.c_str(), stream());
+    call->arguments = std::move(arguments);
+    if (!writes_results && plan.makes_some) call->results.resize(plan.returned.size());
+    const c10::OptionalDeviceGuard guard(c10::Device(kNpu, device()));
+    for (size_t i = 0; i < plan.returned.size(); ++i) {
+      const auto& returned = plan.returned[i];
+      c10::List<at::Tensor> list;
+      for (const auto& result : returned.results) {
+        auto tensor = result_of(given, result);
+        if (result.argument < 0 && result.defined) {
+          auto alias = aliases_.to_cpu(tensor, true);
+          if (writes_results) {
+            call->arguments.emplace_back(std::move(alias));
+          } else {
+            call->results[i].push_back(std::move(alias));
+          }
+        }
+        if (returned.list) {
+          list.push_back(std::move(tensor));
+        } else {
+          stack->emplace_back(std::move(tensor));
+        }
+      }
+      if (returned.list) stack->emplace_back(std::move(list));
+    }
+    Deferred::launch(std::move(call));
+  }
+
+  // Queues a copy between host and device where that is safe; otherwise does nothing and returns false.
+  bool queue_host_copy(Stack* stack) {
+    const at::Tensor target = peek(*stack, 0), source = peek(*stack, 1);
+    const bool to_device = is_npu(target) && source.is_cpu();
+    const bool to_host = target.is_cpu() && is_npu(source);
+    if ((!to_device && !to_host) || target.sizes() != source.sizes()) return false;
+    if (!target.is_non_overlapping_and_dense()) return false;  // the copy may be refused, which the caller has to see
+    for (const auto* tensor : {&target, &source})
+      if (tensor->layout() != at::kStrided || tensor->is_conj() || tensor->is_neg()) return false;
+    const auto& host = to_device ? source : target;
+    const bool direct = stack->back().toBool() && vnpuHostIsPinned(host.storage().data());
+    if (!direct && (to_host || host.storage().nbytes() > kStagedBytes)) return false;
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const auto given = take(stack);
+    Stack arguments = given;
+    // Pageable memory may change as soon as the call returns, so what it holds now is what is copied.
+    const size_t position = to_device ? 1 : 0;
+    auto held = direct ? view_of(host) : host.clone();
+    arguments[1 - position] = IValue(operand(given[1 - position].toTensor(), 1 - position));
+    arguments[position] = IValue(std::move(held));
+    auto call = std::make_unique<Deferred>(op_, traits_.name.c_str(), stream());
+    call->arguments = std::move(arguments);
+    Deferred::launch(std::move(call));
+    stack->push_back(given[0]);
+    return true;
+  }
+
+  c10::DeviceIndex device() const { return aliases_.device() < 0 ? current_device() : aliases_.device(); }
+
  private:
+  static constexpr size_t kStagedBytes = size_t{4} << 20;  // larger pageable copies run at once instead of twice
+
+  const at::Tensor& peek(const Stack& stack, size_t argument) const {
+    return stack[stack.size() - traits_.arguments.size() + argument].toTensor();
+  }
+
+  // The call's arguments, off the stack.
+  Stack take(Stack* stack) const {
+    const auto first = stack->end() - static_cast<std::ptrdiff_t>(traits_.arguments.size());
+    Stack given(std::make_move_iterator(first), std::make_move_iterator(stack->end()));
+    stack->erase(first, stack->end());
+    return given;
+  }
+
+  // A tensor over the same memory that Python has never seen.
+  static at::Tensor view_of(const at::Tensor& tensor) {
+    auto* impl = tensor.unsafeGetTensorImpl();
+    auto view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()),
+                                                         DispatchKeySet(DispatchKey::CPU), impl->dtype());
+    view.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+    return view;
+  }
+
+  at::Tensor result_of(const Stack& given, const Result& result) const {
+    if (result.argument >= 0) {
+      const auto& argument = given[static_cast<size_t>(result.argument)];
+      return result.element < 0 ? argument.toTensor() : argument.toTensorList().get(static_cast<size_t>(result.element));
+    }
+    if (!result.defined) return {};
+    return at::detail::empty_strided_generic(result.sizes, result.strides, allocator(),
+                                             DispatchKeySet(DispatchKey::PrivateUse1), result.dtype);
+  }
+
   // The CPU kernel's operand for `tensor`, after the check that it may take part.
   at::Tensor operand(const at::Tensor& tensor, size_t index) {
     const auto& argument = traits_.arguments[index];
@@ -148,6 +178,8 @@ class Call {
         host_device_ = tensor.device();
       }
     }
+    // A number that the caller may change while the call is queued; those that torch itself made, it cannot.
+    if (queueing_ && !tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.clone();
     return tensor;
   }
 
@@ -157,7 +189,8 @@ class Call {
     for (size_t i = 0; i < count; ++i) {
       auto& value = (*stack)[base + i];
       switch (traits_.arguments[i].role) {
-        case Role::Other: break;
+        case Role::Other:
+        case Role::Number: break;
         case Role::Tensor:
           if (value.isTensor()) value = IValue(operand(value.toTensor(), i));
           break;
@@ -220,21 +253,36 @@ class Call {
     }
   }
 
+  vnpuStream_t stream() const { return vnpuGetCurrentStream(device()); }
+
+  // A copy runs on the first operand's stream; what is queued for the other operands' devices comes before it.
+  void wait_for_other_devices(const Stack& stack) {
+    const auto wait = [&](const at::Tensor& tensor) {
+      if (!is_npu(tensor)) return;
+      const auto index = tensor.device().index();
+      check(vnpuStreamSynchronize(vnpuGetCurrentStream(index)), traits_.name.c_str(), index);
+    };
+    for (size_t i = 0; i < 2; ++i) {
+      const auto& value = stack[stack.size() - traits_.arguments.size() + i];
+      if (value.isTensor()) {
+        wait(value.toTensor());
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) wait(tensor);
+      }
+    }
+  }
+
   void launch(Stack* stack) {
     struct Task {
       const c10::OperatorHandle& op;
       Stack* stack;
     } task{op_, stack};
-    const auto device = aliases_.device() < 0 ? current_device() : aliases_.device();
-    auto* stream = vnpuGetCurrentStream(device);
-    check(vnpuLaunch(
-              stream, traits_.name.c_str(),
-              [](void* argument) {
-                auto* task = static_cast<Task*>(argument);
-                task->op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), task->stack);
-              },
-              &task),
-          traits_.name.c_str(), device);
+    const auto kernel = [](void* argument) {
+      auto* task = static_cast<Task*>(argument);
+      task->op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), task->stack);
+    };
+    if (traits_.when == When::View) return kernel(&task);
+    check(vnpuRun(stream(), traits_.name.c_str(), kernel, &task), traits_.name.c_str(), device());
   }
 
   void give_outputs(Stack* stack) {
@@ -257,6 +305,7 @@ class Call {
   const c10::OperatorHandle& op_;
   const Traits& traits_;
   Aliases aliases_;
+  bool queueing_ = false;
   bool generators_ = false;
   bool host_result_ = false;             // the caller asked for a result on CPU
   c10::DeviceIndex result_device_ = -1;  // or on this device
@@ -264,16 +313,45 @@ class Call {
   c10::Device host_device_{c10::kCPU};
 };
 
-struct BoxedKernel final : c10::OperatorKernel {
-  explicit BoxedKernel(Traits own) : traits(std::move(own)) {}
-  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) { Call(op, traits).run(stack); }
-  Traits traits;
+class BoxedKernel final : public c10::OperatorKernel {
+ public:
+  explicit BoxedKernel(Traits traits) : traits_(std::move(traits)) {}
+
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+    Call call(op, traits_);
+    if (traits_.when == When::Later && vnpuQueueEnabled()) return queue(op, call, stack);
+    call.run(stack);
+  }
+
+ private:
+  void queue(const c10::OperatorHandle& op, Call& call, Stack* stack) {
+    Look look;
+    if (!look.read(*stack, traits_)) {
+      if (traits_.name == "aten::copy_" && call.queue_host_copy(stack)) return;
+      return call.run(stack);
+    }
+    if (const auto plan = plans_.find(look)) {
+      if (!plan->queued) return call.run(stack);
+      std::call_once(out_sought_, [&] { out_ = out_overload(op); });
+      return call.queue(stack, *plan, out_);
+    }
+    const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(traits_.arguments.size()), stack->end());
+    const auto written = shapes_of_written(arguments, traits_);
+    call.run(stack);
+    const auto* returned = stack->data() + (stack->size() - traits_.returns);
+    plans_.learn(std::move(look), plan_from(arguments, written, returned, traits_, call.device()));
+  }
+
+  const Traits traits_;
+  Plans plans_;
+  std::once_flag out_sought_;
+  std::optional<c10::OperatorHandle> out_;
 };
 
 // Operators of other libraries, and those defined after the registration, that have a CPU kernel but none on npu.
 void fallback(const c10::OperatorHandle& op, Stack* stack) {
   // Not cached: a library can be destroyed and an operator of the same name, or at the same address, be defined anew.
-  const auto traits = traits_of(op.schema());
+  const auto traits = traits_of(op);
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(DispatchKey::CPU), "npu: there is no kernel for ",
                               traits.name,
                               ", since it has none on CPU either; register one for PrivateUse1, or use other operators");
@@ -303,7 +381,7 @@ int register_kernels() {
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || op->hasKernelForDispatchKey(DispatchKey::PrivateUse1)) continue;
     if (!op->hasKernelForDispatchKey(DispatchKey::CPU) && !forced(name)) continue;
-    auto traits = traits_of(op->schema());
+    auto traits = traits_of(*op);
     const std::string full = traits.name;
     library->impl(full.c_str(),
                   torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(std::move(traits))));

@@ -112,6 +112,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const auto error = vnpuEventElapsed(&milliseconds, runtime_event(start), runtime_event(end));
     TORCH_CHECK(error != VNPU_ERROR_INVALID_HANDLE,
                 "npu: both events must be recorded, and created with enable_timing=True, before their elapsed time is asked");
+    TORCH_CHECK(error != VNPU_ERROR_NOT_READY,
+                "npu: both events must be reached before their elapsed time is asked; synchronize the later one first");
     TORCH_CHECK(error != VNPU_ERROR_INVALID_DEVICE, "npu: both events must be recorded on the same device");
     return milliseconds;
   }

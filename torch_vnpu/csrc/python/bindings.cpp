@@ -7,6 +7,7 @@
 
 #include "../aten/autograd_threads.h"
 #include "../aten/check.h"
+#include "../aten/deferred.h"
 #include "../aten/device.h"
 #include "../aten/kernels.h"
 #include "../events.h"
@@ -84,6 +85,18 @@ void unsubscribe(int id) {
   holders().erase(id);
 }
 
+// A host thread that waits for a queue gives the GIL away: a listener on the queue's thread may need it.
+void* release_gil() { return Py_IsInitialized() && !_Py_IsFinalizing() && PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void take_gil(void* state) {
+  if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+void finish_import() {
+  vnpuConfigureWaiting(&release_gil, &take_gil);
+  vnpu::configure_queues();
+  vnpuOpen();
+}
+
 int device_count() {
   int count = 0;
   vnpu::check(vnpuGetDeviceCount(&count), "count the devices");
@@ -107,7 +120,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "Native core of torch_vnpu: the virtual runtime and its kernels for PyTorch's dispatcher.";
   module.def("register_kernels", &vnpu::register_kernels,
              "Register the zero-copy kernels with PyTorch's dispatcher; returns their number. Once per process.");
-  module.def("finish_import", &vnpuOpen, "The last native step of the import: from here on the runtime may start.");
+  module.def("finish_import", &finish_import, "The last native step of the import: from here on the runtime may start.");
   module.def("init", [] { vnpu::check(vnpuInit(), "initialise"); }, "Fix the devices and their capacity. Idempotent.");
   module.def("is_initialized", [] { return vnpuIsInitialized() != 0; });
   module.def("is_in_bad_fork", [] { return vnpuInBadFork() != 0; });

@@ -96,12 +96,29 @@ vnpuError_t read_capacity(size_t& capacity) {
                          "', but must be the capacity of each device in bytes, or such as '512M' or '16G'");
 }
 
+vnpuError_t read_queues(bool& queues) {
+  queues = true;
+  const char* text = std::getenv("TASK_QUEUE_ENABLE");
+  if (text && *text) {
+    // 2 is a deeper queue on real hardware; here it is the same as 1.
+    if (std::strcmp(text, "0") && std::strcmp(text, "1") && std::strcmp(text, "2"))
+      return bad_environment("TASK_QUEUE_ENABLE is '" + std::string(text) + "', but must be 0, 1 or 2");
+    queues = *text != '0';
+  }
+  const char* blocking = std::getenv("ASCEND_LAUNCH_BLOCKING");
+  if (blocking && !std::strcmp(blocking, "1")) queues = false;
+  return VNPU_SUCCESS;
+}
+
 }  // namespace
 
 vnpuError_t read_environment(Settings& out) {
   if (auto error = read_devices(out.devices)) return error;
+  if (auto error = read_queues(out.queues)) return error;
   return read_capacity(out.capacity);
 }
+
+void set_detail(std::string text) { detail = std::move(text); }
 
 const Settings& fixed_settings() { return settings; }
 
@@ -134,6 +151,7 @@ const char* vnpuGetErrorString(vnpuError_t error) {
     case VNPU_ERROR_NOT_READY: return "not ready";
     case VNPU_ERROR_BAD_FORK: return "the process was forked after the runtime had been initialised";
     case VNPU_ERROR_BAD_ENVIRONMENT: return "an environment variable cannot be read";
+    case VNPU_ERROR_LAUNCH_FAILED: return "a kernel that was launched before has failed";
     case VNPU_ERROR_CLOSED: return "the import of torch_vnpu has not finished, and must not use a device";
   }
   return "unknown error";
@@ -166,6 +184,7 @@ vnpuError_t vnpuInit(void) {
   return VNPU_SUCCESS;
 }
 
+int vnpuQueueEnabled(void) { return settings.queues && initialised.load(std::memory_order_acquire); }
 int vnpuIsInitialized(void) { return initialised.load(std::memory_order_acquire) && !bad_fork.load(); }
 int vnpuInBadFork(void) { return bad_fork.load(); }
 

@@ -1,27 +1,230 @@
-// Streams and events. Launches are numbered per stream; an event stands for the number that its stream had when it was recorded.
+// Streams: a queue each, and the thread that works it off. Events: marks in a stream, which others wait for.
 #include <atomic>
+#include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "../events.h"
 #include "state.h"
 
+namespace vnpu {
+namespace {
+
+constexpr size_t kQueueDepth = 4096;  // tasks; the host waits at a full queue
+constexpr int kSpins = 2000;          // looks at an empty queue before its thread sleeps: some tens of microseconds
+
+// Lets the other hardware thread of a core work while this one looks at a queue.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+struct Task {
+  const char* name;  // null: an event's mark or wait, which is no launch
+  vnpuKernel_t kernel;
+  void* argument;
+  uint64_t number;  // of the launch on its stream
+};
+
+// How many kernels run at once, so that host and queues together never have more threads than there are cores.
+class Slots {
+ public:
+  void resize(int count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    free_ += count - count_;
+    count_ = count;
+    freed_.notify_all();
+  }
+  void take() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    freed_.wait(lock, [&] { return free_ > 0; });
+    --free_;
+  }
+  void give() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ++free_;
+    }
+    freed_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  int count_ = 1;
+  int free_ = 1;
+};
+
+// Leaked, as all that follows: threads may work while static objects are destroyed.
+Slots& slots() {
+  static auto* all = new Slots;
+  return *all;
+}
+std::atomic<void (*)()> thread_start{nullptr};
+
+std::atomic<void* (*)()> before_waiting{nullptr};
+std::atomic<void (*)(void*)> after_waiting{nullptr};
+
+// Around every sleep of a host thread.
+class Waiting {
+ public:
+  Waiting() {
+    if (auto* before = before_waiting.load()) held_ = before();
+  }
+  ~Waiting() {
+    if (auto* after = after_waiting.load()) after(held_);
+  }
+
+ private:
+  void* held_ = nullptr;
+};
+
+thread_local vnpuStream_t worked_off = nullptr;  // the stream whose queue this thread works off
+
+}  // namespace
+}  // namespace vnpu
+
 struct vnpuStream {
-  int device;
-  int64_t id;
-  int priority;
-  std::atomic<uint64_t> launched{0};
-  std::atomic<uint64_t> completed{0};
+  vnpuStream(int of_device, int64_t with_id, int with_priority)
+      : device(of_device), id(with_id), priority(with_priority) {}
+
+  const int device;
+  const int64_t id;
+  const int priority;
+  std::atomic<uint64_t> numbers{0};  // launches, queued or not
+
+  std::mutex mutex;  // of what follows, down to failure
+  std::condition_variable filled, emptied, done;
+  std::deque<vnpu::Task> queue;
+  bool started = false;
+  bool asleep = false;
+  int waiting_for_space = 0;
+  std::string failure;
+
+  std::atomic<bool> failed{false};
+  std::atomic<uint64_t> queued{0};     // tasks put in, ever
+  std::atomic<uint64_t> completed{0};  // tasks worked off
+  std::atomic<int> waiters{0};         // threads in wait()
+
+  bool idle() const { return completed.load() == queued.load(); }
+  void put(const vnpu::Task& task);
+  void wait(uint64_t target);
+  void work();
+  void run(const vnpu::Task& task);
+};
+
+// Shared with the marks that are still queued, so that an event can be destroyed at any time.
+struct EventState {
+  std::mutex mutex;
+  std::condition_variable completed_changed;
+  vnpuStream_t stream = nullptr;  // of the latest record; null until then
+  uint64_t number = 0;            // launches before the latest record
+  uint64_t recorded = 0;          // records, ever
+  uint64_t completed = 0;         // the latest record whose mark was reached
+  int64_t time_ns = 0;            // when that was
+
+  void complete(uint64_t record) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (record > completed) {
+        completed = record;
+        time_ns = vnpu::now_ns();
+      }
+    }
+    completed_changed.notify_all();
+  }
+  void wait(uint64_t record) {
+    vnpu::Waiting waiting;
+    std::unique_lock<std::mutex> lock(mutex);
+    completed_changed.wait(lock, [&] { return completed >= record; });
+  }
 };
 
 struct vnpuEvent {
   explicit vnpuEvent(bool with_timing) : timing(with_timing) {}
   const bool timing;
-  std::mutex mutex;
-  vnpuStream_t stream = nullptr;  // null until recorded
-  uint64_t sequence = 0;
-  int64_t time_ns = 0;
+  const std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
+
+void vnpuStream::put(const vnpu::Task& task) {
+  std::unique_lock<std::mutex> lock(mutex);
+  // A listener on the queue's own thread may launch too: nobody else would make room for it.
+  if (queue.size() >= vnpu::kQueueDepth && vnpu::worked_off != this) {
+    lock.unlock();
+    vnpu::Waiting waiting;
+    lock.lock();
+    ++waiting_for_space;
+    emptied.wait(lock, [&] { return queue.size() < vnpu::kQueueDepth; });
+    --waiting_for_space;
+  }
+  if (!started) {
+    started = true;
+    std::thread([this] { work(); }).detach();
+  }
+  queue.push_back(task);
+  queued.fetch_add(1);
+  if (asleep) filled.notify_one();
+}
+
+void vnpuStream::wait(uint64_t target) {
+  if (vnpu::worked_off == this) return;  // a listener, inside one of the tasks that it would wait for
+  for (int spin = 0; spin < vnpu::kSpins; ++spin) {
+    if (completed.load() >= target) return;
+    vnpu::relax();
+  }
+  vnpu::Waiting waiting;
+  std::unique_lock<std::mutex> lock(mutex);
+  // The worker looks at `waiters` after it has counted a task, and we look at the count after we are one.
+  waiters.fetch_add(1);
+  done.wait(lock, [&] { return completed.load() >= target; });
+  waiters.fetch_sub(1);
+}
+
+void vnpuStream::run(const vnpu::Task& task) {
+  using namespace vnpu;
+  if (!task.name) {
+    task.kernel(task.argument);
+    return;
+  }
+  slots().take();
+  task.kernel(task.argument);
+  slots().give();
+  events::emit({.kind = events::Kind::Complete, .device = device, .stream = id, .name = task.name,
+                .sequence = task.number});
+}
+
+void vnpuStream::work() {
+  vnpu::worked_off = this;
+  if (auto* start = vnpu::thread_start.load()) start();
+  std::deque<vnpu::Task> batch;
+  for (;;) {
+    for (int spin = 0; spin < vnpu::kSpins && idle(); ++spin) vnpu::relax();
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      asleep = true;
+      filled.wait(lock, [&] { return !queue.empty(); });
+      asleep = false;
+      batch.swap(queue);
+      if (waiting_for_space) emptied.notify_all();
+    }
+    for (const auto& task : batch) {
+      run(task);
+      completed.fetch_add(1);
+      if (waiters.load()) {
+        std::lock_guard<std::mutex> lock(mutex);
+        done.notify_all();
+      }
+    }
+    batch.clear();
+  }
+}
 
 namespace vnpu {
 namespace {
@@ -31,7 +234,6 @@ struct DeviceStreams {
   std::deque<vnpuStream> streams;  // the index is the id; addresses are stable
 };
 
-// Leaked: autograd and user threads may still launch during static destruction.
 DeviceStreams& streams_of(int device) {
   static auto* all = new DeviceStreams[VNPU_MAX_DEVICES];
   return all[device];
@@ -45,10 +247,40 @@ vnpuStream_t stream_at(int device, int64_t id) {
   return &owned.streams[static_cast<size_t>(id)];
 }
 
+std::vector<vnpuStream_t> all_streams(int device) {
+  auto& owned = streams_of(device);
+  std::lock_guard<std::mutex> lock(owned.mutex);
+  std::vector<vnpuStream_t> all;
+  for (auto& stream : owned.streams) all.push_back(&stream);
+  return all;
+}
+
 thread_local vnpuStream_t current_streams[VNPU_MAX_DEVICES] = {};
 
-void emit_sync(events::Kind kind, int device, int64_t stream, const void* event, uint64_t sequence) {
-  events::emit({.kind = kind, .device = device, .stream = stream, .pointer = event, .sequence = sequence});
+void emit_sync(events::Kind kind, int device, int64_t stream, const void* event, uint64_t number) {
+  events::emit({.kind = kind, .device = device, .stream = stream, .pointer = event, .sequence = number});
+}
+
+// VNPU_ERROR_LAUNCH_FAILED, with the detail set, where a kernel of the stream has failed since the last time.
+vnpuError_t take_failure(vnpuStream_t stream) {
+  if (__builtin_expect(!stream->failed.load(), 1)) return VNPU_SUCCESS;
+  std::lock_guard<std::mutex> lock(stream->mutex);
+  if (!stream->failed.exchange(false)) return VNPU_SUCCESS;
+  set_detail(std::move(stream->failure));
+  stream->failure.clear();
+  return VNPU_ERROR_LAUNCH_FAILED;
+}
+
+vnpuError_t drain(vnpuStream_t stream) {
+  stream->wait(stream->queued.load());
+  return take_failure(stream);
+}
+
+uint64_t begin_launch(vnpuStream_t stream, const char* name) {
+  const uint64_t number = stream->numbers.fetch_add(1, std::memory_order_relaxed) + 1;
+  events::emit({.kind = events::Kind::Launch, .device = stream->device, .stream = stream->id, .name = name,
+                .sequence = number});
+  return number;
 }
 
 }  // namespace
@@ -57,6 +289,16 @@ void emit_sync(events::Kind kind, int device, int64_t stream, const void* event,
 using namespace vnpu;
 
 extern "C" {
+
+void vnpuConfigureQueues(void (*start)(void), int kernels) {
+  thread_start.store(start);
+  slots().resize(kernels > 0 ? kernels : 1);
+}
+
+void vnpuConfigureWaiting(void* (*before)(void), void (*after)(void*)) {
+  after_waiting.store(after);
+  before_waiting.store(before);
+}
 
 vnpuError_t vnpuStreamCreate(vnpuStream_t* stream, int device, int priority) {
   if (!stream) return VNPU_ERROR_INVALID_VALUE;
@@ -97,42 +339,56 @@ vnpuError_t vnpuSetCurrentStream(vnpuStream_t stream) {
 vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument) {
   if (!stream) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
-  const uint64_t sequence = stream->launched.fetch_add(1, std::memory_order_relaxed) + 1;
-  events::Event event{.kind = events::Kind::Launch, .device = stream->device, .stream = stream->id, .name = name,
-                      .sequence = sequence};
-  events::emit(event);
+  // A listener on the queue's own thread cannot wait for it, so what it launches runs at once.
+  if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument);
+  stream->put({name, kernel, argument, begin_launch(stream, name)});
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument) {
+  if (!stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (auto error = usable()) return error;
+  if (auto error = drain(stream)) return error;
   // A kernel may throw (it is PyTorch's own code): the stream goes on, the exception is the caller's.
   struct Completion {
-    vnpuStream_t stream;
-    events::Event& event;
-    ~Completion() {
-      stream->completed.fetch_add(1, std::memory_order_release);
-      event.kind = events::Kind::Complete;
-      events::emit(event);
-    }
-  } completion{stream, event};
+    events::Event event;
+    ~Completion() { events::emit(event); }
+  } completion{{.kind = events::Kind::Complete, .device = stream->device, .stream = stream->id, .name = name,
+                .sequence = begin_launch(stream, name)}};
   kernel(argument);
   return VNPU_SUCCESS;
 }
 
+void vnpuFail(vnpuStream_t stream, const char* detail) {
+  std::lock_guard<std::mutex> lock(stream->mutex);
+  if (stream->failed.load()) return;
+  stream->failure = detail;
+  stream->failed.store(true);
+}
+
 vnpuError_t vnpuStreamQuery(vnpuStream_t stream) {
   if (!stream) return VNPU_ERROR_INVALID_HANDLE;
-  const bool idle = stream->completed.load(std::memory_order_acquire) == stream->launched.load(std::memory_order_acquire);
-  return idle ? VNPU_SUCCESS : VNPU_ERROR_NOT_READY;
+  return stream->idle() ? VNPU_SUCCESS : VNPU_ERROR_NOT_READY;
 }
 
 vnpuError_t vnpuStreamSynchronize(vnpuStream_t stream) {
   if (!stream) return VNPU_ERROR_INVALID_HANDLE;
-  // A launch on this thread has run when it returned; one on another thread is that thread's to order.
-  emit_sync(events::Kind::StreamSynchronize, stream->device, stream->id, nullptr, stream->completed.load());
-  return VNPU_SUCCESS;
+  if (auto error = usable()) return error;
+  const auto failure = drain(stream);
+  emit_sync(events::Kind::StreamSynchronize, stream->device, stream->id, nullptr, stream->numbers.load());
+  return failure;
 }
 
 vnpuError_t vnpuDeviceSynchronize(int device) {
   if (auto error = usable()) return error;
   if (!valid_device(device)) return VNPU_ERROR_INVALID_DEVICE;
+  auto first = VNPU_SUCCESS;
+  for (auto* stream : all_streams(device)) {
+    stream->wait(stream->queued.load());
+    if (!first) first = take_failure(stream);
+  }
   emit_sync(events::Kind::DeviceSynchronize, device, -1, nullptr, 0);
-  return VNPU_SUCCESS;
+  return first;
 }
 
 vnpuError_t vnpuEventCreate(vnpuEvent_t* event, int timing) {
@@ -149,55 +405,111 @@ vnpuError_t vnpuEventDestroy(vnpuEvent_t event) {
 
 vnpuError_t vnpuEventRecord(vnpuEvent_t event, vnpuStream_t stream) {
   if (!event || !stream) return VNPU_ERROR_INVALID_HANDLE;
-  const uint64_t sequence = stream->launched.load(std::memory_order_acquire);
+  if (auto error = usable()) return error;
+  const uint64_t number = stream->numbers.load();
+  uint64_t record;
   {
-    std::lock_guard<std::mutex> lock(event->mutex);
-    event->stream = stream;
-    event->sequence = sequence;
-    event->time_ns = now_ns();
+    std::lock_guard<std::mutex> lock(event->state->mutex);
+    event->state->stream = stream;
+    event->state->number = number;
+    record = ++event->state->recorded;
   }
-  emit_sync(events::Kind::EventRecord, stream->device, stream->id, event, sequence);
+  if (stream->idle()) {
+    event->state->complete(record);
+  } else {
+    struct Mark {
+      std::shared_ptr<EventState> state;
+      uint64_t record;
+    };
+    stream->put({nullptr,
+                 [](void* argument) {
+                   std::unique_ptr<Mark> mark(static_cast<Mark*>(argument));
+                   mark->state->complete(mark->record);
+                 },
+                 new Mark{event->state, record}, 0});
+  }
+  emit_sync(events::Kind::EventRecord, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event) {
   if (!stream || !event) return VNPU_ERROR_INVALID_HANDLE;
-  uint64_t sequence;
+  if (auto error = usable()) return error;
+  uint64_t record, number;
+  bool reached;
   {
-    std::lock_guard<std::mutex> lock(event->mutex);
-    if (!event->stream) return VNPU_SUCCESS;
-    sequence = event->sequence;
+    std::lock_guard<std::mutex> lock(event->state->mutex);
+    if (!event->state->stream) return VNPU_SUCCESS;
+    record = event->state->recorded;
+    number = event->state->number;
+    reached = event->state->completed >= record || event->state->stream == stream;
   }
-  emit_sync(events::Kind::EventWait, stream->device, stream->id, event, sequence);
+  if (!reached) {
+    struct Wait {
+      std::shared_ptr<EventState> state;
+      uint64_t record;
+    };
+    stream->put({nullptr,
+                 [](void* argument) {
+                   std::unique_ptr<Wait> wait(static_cast<Wait*>(argument));
+                   wait->state->wait(wait->record);
+                 },
+                 new Wait{event->state, record}, 0});
+  }
+  emit_sync(events::Kind::EventWait, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuEventQuery(vnpuEvent_t event) {
   if (!event) return VNPU_ERROR_INVALID_HANDLE;
   vnpuStream_t stream;
-  uint64_t sequence;
+  uint64_t number;
   {
-    std::lock_guard<std::mutex> lock(event->mutex);
-    stream = event->stream;
-    sequence = event->sequence;
+    std::lock_guard<std::mutex> lock(event->state->mutex);
+    if (!event->state->stream) return VNPU_SUCCESS;
+    if (event->state->completed < event->state->recorded) return VNPU_ERROR_NOT_READY;
+    stream = event->state->stream;
+    number = event->state->number;
   }
-  if (!stream) return VNPU_SUCCESS;
-  if (stream->completed.load(std::memory_order_acquire) < sequence) return VNPU_ERROR_NOT_READY;
-  emit_sync(events::Kind::EventSynchronize, stream->device, stream->id, event, sequence);
+  emit_sync(events::Kind::EventSynchronize, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuEventSynchronize(vnpuEvent_t event) {
-  const auto state = vnpuEventQuery(event);
-  return state == VNPU_ERROR_NOT_READY ? VNPU_SUCCESS : state;
+  if (!event) return VNPU_ERROR_INVALID_HANDLE;
+  if (auto error = usable()) return error;
+  vnpuStream_t stream;
+  uint64_t record, number;
+  {
+    std::lock_guard<std::mutex> lock(event->state->mutex);
+    stream = event->state->stream;
+    record = event->state->recorded;
+    number = event->state->number;
+  }
+  if (!stream) return VNPU_SUCCESS;
+  event->state->wait(record);
+  emit_sync(events::Kind::EventSynchronize, stream->device, stream->id, event, number);
+  return take_failure(stream);
 }
 
 vnpuError_t vnpuEventElapsed(double* milliseconds, vnpuEvent_t start, vnpuEvent_t end) {
   if (!milliseconds) return VNPU_ERROR_INVALID_VALUE;
-  if (!start || !end || !start->timing || !end->timing || !start->stream || !end->stream)
-    return VNPU_ERROR_INVALID_HANDLE;
-  if (start->stream->device != end->stream->device) return VNPU_ERROR_INVALID_DEVICE;
-  *milliseconds = static_cast<double>(end->time_ns - start->time_ns) / 1e6;
+  if (!start || !end || !start->timing || !end->timing) return VNPU_ERROR_INVALID_HANDLE;
+  struct Reached {
+    int device = -1;
+    bool completed = false;
+    int64_t time_ns = 0;
+  } marks[2];
+  const vnpuEvent_t both[2] = {start, end};
+  for (int i = 0; i < 2; ++i) {
+    auto& state = *both[i]->state;
+    std::lock_guard<std::mutex> lock(state.mutex);
+    if (!state.stream) return VNPU_ERROR_INVALID_HANDLE;
+    marks[i] = {state.stream->device, state.completed >= state.recorded, state.time_ns};
+  }
+  if (marks[0].device != marks[1].device) return VNPU_ERROR_INVALID_DEVICE;
+  if (!marks[0].completed || !marks[1].completed) return VNPU_ERROR_NOT_READY;
+  *milliseconds = static_cast<double>(marks[1].time_ns - marks[0].time_ns) / 1e6;
   return VNPU_SUCCESS;
 }
 

@@ -1,9 +1,9 @@
 // The virtual hardware, seen as a vendor's runtime: C functions that return an error code, opaque handles, no exceptions.
 // Nothing here knows of PyTorch; a real device's runtime could be put under the same header.
 //
-// A device is a memory capacity and a set of in-order streams. Kernels are host functions. Execution is synchronous for now:
-// vnpuLaunch has run its kernel when it returns, and the bookkeeping (sequence numbers, event states, listeners) is that of
-// an asynchronous device.
+// A device is a memory capacity and a set of in-order streams. Kernels are host functions. Each stream has a queue and one
+// thread that works it off in order (TASK_QUEUE_ENABLE=1, the default); with TASK_QUEUE_ENABLE=0 or ASCEND_LAUNCH_BLOCKING=1 a
+// launch has run its kernel when it returns.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,9 @@ typedef enum vnpuError {
   VNPU_ERROR_INVALID_HANDLE = 4,     // not a live stream, event or allocation
   VNPU_ERROR_NOT_READY = 5,          // queried work has not completed
   VNPU_ERROR_BAD_FORK = 6,           // the process was forked after the runtime had been initialised
-  VNPU_ERROR_BAD_ENVIRONMENT = 7,    // VNPU_DEVICES, VNPU_MEMORY or ASCEND_RT_VISIBLE_DEVICES cannot be read
+  VNPU_ERROR_BAD_ENVIRONMENT = 7,    // an environment variable cannot be read
   VNPU_ERROR_CLOSED = 8,             // vnpuOpen has not been called yet
+  VNPU_ERROR_LAUNCH_FAILED = 9,      // a kernel that was launched before has failed; told once
 } vnpuError_t;
 
 typedef struct vnpuStream* vnpuStream_t;
@@ -37,7 +38,7 @@ typedef struct vnpuMemoryStats {
 } vnpuMemoryStats;
 
 VNPU_API const char* vnpuGetErrorString(vnpuError_t error);
-// What was wrong with the environment, after VNPU_ERROR_BAD_ENVIRONMENT in this thread.
+// What was wrong, after VNPU_ERROR_BAD_ENVIRONMENT or VNPU_ERROR_LAUNCH_FAILED in this thread.
 VNPU_API const char* vnpuGetLastErrorDetail(void);
 
 // ---- devices ----
@@ -79,7 +80,21 @@ VNPU_API int vnpuStreamDevice(vnpuStream_t stream);
 VNPU_API int vnpuStreamPriority(vnpuStream_t stream);
 VNPU_API vnpuStream_t vnpuGetCurrentStream(int device);  // of the calling thread; null for an invalid device
 VNPU_API vnpuError_t vnpuSetCurrentStream(vnpuStream_t stream);
+// Whether launches are queued. Fixed by vnpuInit.
+VNPU_API int vnpuQueueEnabled(void);
+// Called once on each thread that works off a queue, before its first kernel. `kernels` is how many kernels may run at once on
+// all queues together.
+VNPU_API void vnpuConfigureQueues(void (*thread_start)(void), int kernels);
+// Called by a host thread before it goes to sleep for a queue, and after: a place to let go of locks that kernels or listeners
+// need. What the first returns is handed to the second.
+VNPU_API void vnpuConfigureWaiting(void* (*before)(void), void (*after)(void*));
+// Puts a kernel into the stream's queue and returns; waits while the queue is full. The kernel owns `argument`, must not throw,
+// and tells a failure by vnpuFail.
 VNPU_API vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument);
+// Runs a kernel on the calling thread, after all that is in the stream's queue. What it throws passes through.
+VNPU_API vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument);
+// Called by a kernel: the next synchronising call on its stream returns VNPU_ERROR_LAUNCH_FAILED. The first failure is kept.
+VNPU_API void vnpuFail(vnpuStream_t stream, const char* detail);
 VNPU_API vnpuError_t vnpuStreamQuery(vnpuStream_t stream);
 VNPU_API vnpuError_t vnpuStreamSynchronize(vnpuStream_t stream);
 VNPU_API vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event);

@@ -128,6 +128,18 @@ def test_immutable_types_refuse_with_the_reason(manager):
         _apply(manager, "builtins.int.bit_length")
 
 
+@pytest.mark.parametrize("name", ["Target.__name__", "Target.__qualname__", "Target.__bases__", "__class__"])
+def test_what_could_be_written_but_not_undone_is_refused_untouched(manager, toy, name):
+    class Base:
+        pass
+
+    toy.Target = type("Target", (Base,), {})
+    with pytest.raises(WriteRefusedError, match="the interpreter keeps it"):
+        _apply(manager, f"{toy.__name__}.{name}")
+    assert (toy.Target.__name__, toy.Target.__bases__, type(toy)) == ("Target", (Base,), ModuleType)
+    assert manager.applied == ()
+
+
 def test_a_property_of_the_modules_type_is_not_called(manager, monkeypatch):
     taken = []
 

@@ -49,6 +49,15 @@ from torch_vnpu.npu.streams import Event, Stream, current_stream, default_stream
 from torch_vnpu.npu.tensor_types import TENSOR_TYPES as _TENSOR_TYPES
 
 OutOfMemoryError = torch.OutOfMemoryError
+
+
+def __getattr__(name: str) -> bool:
+    # torch.utils.checkpoint looks for this before it keeps the state of the generators.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 globals().update(_TENSOR_TYPES)
 
 __all__ = [

@@ -24,9 +24,14 @@ def _device(ordinal: int) -> torch.device:
     return torch.device("cpu") if ordinal < 0 else torch.device("npu", ordinal)
 
 
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    # What arrives on the host is there when the call returns: nobody synchronises for it.
+    return tensor.to(device, non_blocking=device.type != "cpu")
+
+
 def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """`tensor` on each of `devices`; on its own device it is the tensor itself."""
-    return [tensor.to(_device(ordinal), non_blocking=True) for ordinal in devices]
+    return [_moved(tensor, _device(ordinal)) for ordinal in devices]
 
 
 def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
@@ -42,7 +47,7 @@ def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
                 f"has {tuple(target.shape)}"
             )
         if target is not tensor:
-            target.copy_(tensor, non_blocking=True)
+            target.copy_(tensor, non_blocking=target.device.type != "cpu")
     return list(out)
 
 
@@ -52,7 +57,7 @@ def _broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buff
     for index, tensor in enumerate(tensors):
         if tensor.device != _device(first if first is not None else -1):
             raise RuntimeError(f"all tensors must be on devices[0]: {first}, but tensor {index} is on {tensor.device}")
-    return [[tensor.to(_device(ordinal), non_blocking=True) for tensor in tensors] for ordinal in devices]
+    return [[_moved(tensor, _device(ordinal)) for tensor in tensors] for ordinal in devices]
 
 
 def _chunks(tensor: Tensor, parts: int, chunk_sizes: Sequence[int] | None, dim: int) -> Sequence[Tensor]:
@@ -69,9 +74,9 @@ def _chunks(tensor: Tensor, parts: int, chunk_sizes: Sequence[int] | None, dim: 
 
 def _on_stream(stream: torch.Stream | None, chunk: Tensor, device: torch.device) -> Tensor:
     if stream is None or device.type == "cpu":
-        return chunk.to(device, non_blocking=True)
+        return _moved(chunk, device)
     with stream:
-        return chunk.to(device, non_blocking=True)
+        return _moved(chunk, device)
 
 
 def _scatter(
@@ -101,7 +106,7 @@ def _scatter_out(
 ) -> tuple[Tensor, ...]:
     """Split `tensor` along `dim` by the sizes of `out` and copy each part there."""
     for target, part in zip(out, _chunks(tensor, len(out), [t.size(dim) for t in out], dim), strict=True):
-        target.copy_(part, non_blocking=True)
+        target.copy_(part, non_blocking=target.device.type != "cpu")
     return tuple(out)
 
 
@@ -116,9 +121,9 @@ def _gather(tensors: Sequence[Tensor], dim: int, destination: int | None = None)
     device = (
         torch.device("npu", torch.accelerator.current_device_index()) if destination is None else _device(destination)
     )
-    return torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors], dim)
+    return torch.cat([_moved(tensor, device) for tensor in tensors], dim)
 
 
 def _gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     """`tensors` concatenated along `dim` into `out`."""
-    return out.copy_(torch.cat([tensor.to(out.device, non_blocking=True) for tensor in tensors], dim))
+    return out.copy_(torch.cat([_moved(tensor, out.device) for tensor in tensors], dim))

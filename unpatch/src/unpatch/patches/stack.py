@@ -28,6 +28,10 @@ from unpatch.patches.targets import Location
 #: In the place of a value: the parent's own `__dict__` has no such attribute.
 ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda self: "<absent>"})()
 
+#: Where a write would take effect, but not where it is seen and undone.
+_COMPUTED = frozenset({"__class__", "__dict__"})
+_COMPUTED_OF_CLASSES = frozenset({"__name__", "__qualname__", "__bases__", "__mro__"})
+
 _lock = RLock()
 _stacks: dict[str, list[_Stack]] = {}  # by attribute name: related classes are refreshed together
 _layers_of: dict[object, list[Layer]] = {}  # by replacement
@@ -224,6 +228,9 @@ def _write(location: Location, value: object) -> None:
 
 def _refuse_descriptor(location: Location) -> None:
     """A property of a module's type or of a metaclass would take the value itself and act on it: do not even try."""
+    parent, name = location
+    if name in _COMPUTED or (isinstance(parent, type) and name in _COMPUTED_OF_CLASSES):
+        raise WriteRefusedError(f"{_path(location)} cannot be written: the interpreter keeps it outside of `__dict__`")
     for kind in type.mro(type(location.parent)):
         if kind not in (type, ModuleType, object) and hasattr(kind.__dict__.get(location.name), "__set__"):
             raise WriteRefusedError(f"{_path(location)} cannot be written: it is computed by a property of {who(kind)}")

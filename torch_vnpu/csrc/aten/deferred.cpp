@@ -1,0 +1,115 @@
+#include "deferred.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "check.h"
+
+namespace vnpu {
+namespace {
+
+void put(const at::Tensor& result, const at::Tensor& target) {
+  const bool alike = result.defined() && result.sizes() == target.sizes() && result.strides() == target.strides() &&
+                     result.scalar_type() == target.scalar_type();
+  TORCH_CHECK(alike, "its result looks different from that of an earlier call with arguments of the same look; run with "
+              "TASK_QUEUE_ENABLE=0 and report the operator");
+  if (const auto bytes = target.storage().nbytes())
+    std::memcpy(target.storage().mutable_data(), result.storage().data(), bytes);
+}
+
+void run(Deferred& call) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  c10::AutoGradMode grad_mode(call.grad_mode);
+  call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &call.arguments);
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const auto& value = call.arguments[call.arguments.size() - call.results.size() + i];
+    const auto& targets = call.results[i];
+    if (value.isTensor()) {
+      if (!targets.empty()) put(value.toTensor(), targets[0]);
+    } else {
+      const auto list = value.toTensorList();
+      for (size_t k = 0; k < targets.size(); ++k) put(list.get(k), targets[k]);
+    }
+  }
+}
+
+void kernel(void* argument) {
+  std::unique_ptr<Deferred> call(static_cast<Deferred*>(argument));
+  try {
+    run(*call);
+  } catch (const c10::Error& error) {
+    vnpuFail(call->stream, (std::string(call->name) + " failed: " + error.what_without_backtrace()).c_str());
+  } catch (const std::exception& error) {
+    vnpuFail(call->stream, (std::string(call->name) + " failed: " + error.what()).c_str());
+  } catch (...) {
+    vnpuFail(call->stream, (std::string(call->name) + " failed").c_str());
+  }
+}
+
+int threads_of_a_queue() {
+  int devices = 0;
+  vnpuGetDeviceCount(&devices);
+  return std::max(1, (at::get_num_threads() - 1) / std::max(1, devices));
+}
+
+// On a queue's own thread, when its first task is there.
+void start_thread() {
+  const int usual = at::get_num_threads();
+  const int mine = threads_of_a_queue();
+  vnpuConfigureQueues(&start_thread, std::max(1, (usual - 1) / mine));
+  at::set_num_threads(mine);
+  // That is also what threads that start later would take: a thread that ends at once puts it back.
+  std::thread([usual] { at::set_num_threads(usual); }).join();
+}
+
+}  // namespace
+
+void Deferred::launch(std::unique_ptr<Deferred> call) {
+  auto* task = call.get();
+  const auto error = vnpuLaunch(task->stream, task->name, &kernel, task);
+  if (error) raise_error(error, task->name, vnpuStreamDevice(task->stream));
+  call.release();
+}
+
+std::optional<c10::OperatorHandle> out_overload(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  const auto& arguments = schema.arguments();
+  const auto fits = [&](const c10::OperatorHandle& other) {
+    const auto& theirs = other.schema().arguments();
+    if (theirs.size() != arguments.size() + schema.returns().size()) return false;
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      if (i < arguments.size()) {
+        if (theirs[i].name() != arguments[i].name() || *theirs[i].type() != *arguments[i].type()) return false;
+      } else if (!theirs[i].alias_info() || !theirs[i].alias_info()->isWrite()) {
+        return false;
+      }
+    }
+    return true;
+  };
+  static const auto overloads = [] {
+    std::unordered_multimap<std::string, c10::OperatorName> all;
+    for (const auto& name : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(c10::DispatchKey::CPU))
+      if (name.overload_name.find("out") != std::string::npos) all.emplace(name.name, name);
+    return all;
+  }();
+  const auto [first, last] = overloads.equal_range(op.operator_name().name);
+  for (auto candidate = first; candidate != last; ++candidate) {
+    const auto other = c10::Dispatcher::singleton().findOp(candidate->second);
+    if (other && other->hasSchema() && fits(*other)) return other;
+  }
+  return std::nullopt;
+}
+
+void configure_queues() { vnpuConfigureQueues(&start_thread, 1); }
+
+}  // namespace vnpu

@@ -1,0 +1,36 @@
+// An operator call on its way through a stream's queue.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <memory>
+#include <optional>
+
+#include "../runtime/vnpu_runtime.h"
+
+namespace vnpu {
+
+// Holds CPU tensors over the bytes of the operands and results, and nothing that Python knows of: it ends on the queue's thread.
+struct Deferred {
+  Deferred(const c10::OperatorHandle& called, const char* called_name, vnpuStream_t on)
+      : op(called), name(called_name), stream(on), grad_mode(c10::GradMode::is_enabled()) {}
+
+  // Puts the call into its stream's queue, which owns it from then on.
+  static void launch(std::unique_ptr<Deferred> call);
+
+  c10::OperatorHandle op;
+  const char* name;
+  vnpuStream_t stream;
+  bool grad_mode;
+  torch::jit::Stack arguments;
+  // What the operator returns is copied here. Empty where it writes its results itself.
+  std::vector<std::vector<at::Tensor>> results;
+};
+
+// The overload of `op` that writes its results into tensors given after the same arguments, where CPU has a kernel for it.
+std::optional<c10::OperatorHandle> out_overload(const c10::OperatorHandle& op);
+
+// Sizes the queues' threads by torch's number of threads, so that the host and they never have more than that together.
+void configure_queues();
+
+}  // namespace vnpu

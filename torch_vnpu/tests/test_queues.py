@@ -1,0 +1,334 @@
+"""Asynchronous streams: the host goes on, events order for real, errors surface later, and correctly synchronised programs
+compute what they compute on CPU, bit for bit.
+"""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torch_vnpu import _C
+
+
+@contextmanager
+def held(stream):
+    """What is queued on `stream` from here on waits until the context ends; kernels on other streams run."""
+    release, reached = threading.Event(), threading.Event()
+
+    def hold(kind, device, stream_id, *_):
+        if (device, stream_id) == (stream.device_index, stream.stream_id) and not reached.is_set():
+            reached.set()
+            release.wait(60)
+
+    warm = torch.zeros(2, device=stream.device)
+    with torch.npu.stream(stream):
+        warm.add_(1)  # the look of the call is learned
+    stream.synchronize()
+    id = _C.subscribe(hold, ["complete"])
+    try:
+        with torch.npu.stream(stream):
+            warm.add_(1)
+        assert reached.wait(60)
+        yield
+    finally:
+        release.set()
+        _C.unsubscribe(id)
+
+
+@pytest.fixture
+def learned():
+    """Calls whose look is known, so that they are queued: add_ and clone of two elements on both devices."""
+    for device in range(2):
+        x = torch.zeros(2, device=f"npu:{device}")
+        x.add_(1)
+        x.clone()
+        x.index_select(0, torch.zeros(1, dtype=torch.long, device=x.device))
+        torch.npu.synchronize(device)
+
+
+# ------------------------------------------------------------------------------------ the host goes on
+def test_launches_return_before_their_kernels_have_run(learned):
+    stream, event = torch.npu.Stream(), torch.npu.Event()
+    x = torch.zeros(2, device="npu")
+    with held(stream), torch.npu.stream(stream):
+        x.add_(1)
+        event.record()
+        assert not stream.query()
+        assert not event.query()
+    event.synchronize()
+    assert event.query()
+    stream.synchronize()
+    assert stream.query()
+    assert x.tolist() == [1, 1]
+
+
+def test_item_and_copies_to_the_host_wait_for_their_own_stream(learned):
+    stream = torch.npu.Stream()
+    x = torch.zeros(2, device="npu")
+    with held(stream):
+        assert (torch.zeros(2, device="npu").add_(1)).tolist() == [1, 1]  # another stream is not waited for
+        with torch.npu.stream(stream):
+            x.add_(1)
+    with torch.npu.stream(stream):
+        assert x[0].item() == 1
+
+
+def test_a_full_queue_makes_the_host_wait(learned):
+    stream = torch.npu.Stream()
+    x = torch.zeros(2, device="npu")
+    launched = []
+
+    def launch():
+        with torch.npu.stream(stream):
+            for _ in range(5000):
+                x.add_(1)
+                launched.append(None)
+
+    with held(stream):
+        host = threading.Thread(target=launch)
+        host.start()
+        host.join(3)
+        assert host.is_alive()
+        assert 4000 < len(launched) < 5000
+    host.join()
+    stream.synchronize()
+    assert x.tolist() == [5000, 5000]
+
+
+# ------------------------------------------------------------------------------------ order
+def test_a_missing_wait_races_and_a_wait_orders(learned):
+    writer, reader = torch.npu.Stream(), torch.npu.Stream()
+    x = torch.zeros(2, device="npu")
+    torch.npu.synchronize()
+    with held(writer):
+        with torch.npu.stream(writer):
+            x.add_(1)
+        with torch.npu.stream(reader):
+            unordered = x.clone()
+        reader.synchronize()
+        assert unordered.tolist() == [0, 0]
+        reader.wait_stream(writer)
+        with torch.npu.stream(reader):
+            ordered = x.clone()
+        assert not reader.query()
+    with torch.npu.stream(reader):
+        assert ordered.tolist() == [1, 1]
+
+
+def test_an_event_stands_for_its_latest_record(learned):
+    first, second = torch.npu.Stream(), torch.npu.Stream()
+    event = torch.npu.Event()
+    event.record(first)
+    assert event.query()
+    with held(first):
+        with torch.npu.stream(first):
+            torch.zeros(2, device="npu").add_(1)
+        event.record(first)
+        second.wait_event(event)
+        event.record(second)  # the wait that was queued before keeps its own record
+        assert not event.query()
+    second.synchronize()
+    assert event.query()
+
+
+def test_streams_of_two_devices_do_not_wait_for_each_other(learned):
+    stream = torch.npu.Stream(0)
+    x = torch.zeros(2, device="npu:0")
+    with held(stream):
+        with torch.npu.stream(stream):
+            x.add_(1)
+        assert torch.zeros(2, device="npu:1").add_(1).tolist() == [1, 1]
+        assert not stream.query()
+    stream.synchronize()
+
+
+def test_random_numbers_are_drawn_in_the_order_of_the_calls():
+    streams = [torch.npu.Stream(), torch.npu.Stream()]
+    torch.manual_seed(3)
+    drawn = []
+    for step in range(8):
+        with torch.npu.stream(streams[step % 2]):
+            drawn.append(torch.rand(5, device="npu"))
+            drawn.append(torch.nn.functional.dropout(torch.ones(5, device="npu"), 0.5))
+    torch.npu.synchronize()
+    torch.manual_seed(3)
+    expected = []
+    for _ in range(8):
+        expected.append(torch.rand(5))
+        expected.append(torch.nn.functional.dropout(torch.ones(5), 0.5))
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(drawn, expected, strict=True))
+
+
+# ------------------------------------------------------------------------------------ copies
+def test_pageable_memory_may_change_once_the_copy_has_returned():
+    source = torch.arange(8.0)
+    for _ in range(20):
+        copy = source.to("npu")
+        expected = source.clone()
+        source.add_(1)
+        assert torch.equal(copy.cpu(), expected)
+
+
+def test_pinned_copies_are_asynchronous_and_right_after_a_synchronisation(learned):
+    stream = torch.npu.Stream()
+    host = torch.zeros(2).pin_memory()
+    x = torch.ones(2, device="npu")
+    host.copy_(x, non_blocking=True)  # learned
+    torch.npu.synchronize()
+    host.zero_()
+    with held(stream):
+        with torch.npu.stream(stream):
+            host.copy_(x, non_blocking=True)
+        assert host.tolist() == [0, 0]
+    stream.synchronize()
+    assert host.tolist() == [1, 1]
+
+
+# ------------------------------------------------------------------------------------ errors
+def test_an_error_of_a_queued_kernel_surfaces_once_with_the_operator_name(learned):
+    x = torch.zeros(2, device="npu")
+    bad = torch.full((1,), 7, dtype=torch.long, device="npu")
+    x.index_select(0, bad)
+    with pytest.raises(RuntimeError, match=r"aten::index_select failed: .*ASCEND_LAUNCH_BLOCKING=1"):
+        torch.npu.synchronize()
+    torch.npu.synchronize()
+    assert x.add_(1).tolist() == [1, 1]
+
+
+def test_an_error_stays_with_its_stream(learned):
+    bad = torch.full((1,), 7, dtype=torch.long, device="npu")
+    torch.npu.synchronize()
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream):
+        torch.zeros(2, device="npu").index_select(0, bad)
+    torch.npu.current_stream().synchronize()
+    with pytest.raises(RuntimeError, match="index_select"):
+        stream.synchronize()
+
+
+def test_elapsed_time_needs_events_that_were_reached(learned):
+    stream = torch.npu.Stream()
+    start, end = torch.npu.Event(enable_timing=True), torch.npu.Event(enable_timing=True)
+    with held(stream):
+        start.record(stream)
+        end.record(stream)
+        with pytest.raises(RuntimeError, match="must be completed"):
+            start.elapsed_time(end)
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+
+
+# ------------------------------------------------------------------------------------ memory
+def test_memory_figures_are_those_after_what_is_queued(learned):
+    before = torch.npu.memory_allocated()
+    x = torch.zeros(1000, device="npu")
+    for _ in range(50):
+        x = x + 1
+    assert torch.npu.memory_allocated() == before + 4000
+    del x
+    assert torch.npu.memory_allocated() == before
+
+
+# ------------------------------------------------------------------------------------ modes, in processes of their own
+@pytest.mark.parametrize("variable", [{"TASK_QUEUE_ENABLE": "0"}, {"ASCEND_LAUNCH_BLOCKING": "1"}])
+def test_a_blocking_launch_fails_itself(fresh, variable):
+    told = fresh(
+        """
+        import torch
+        x = torch.zeros(2, device="npu")
+        for index in (0, 7):
+            try:
+                x.index_select(0, torch.full((1,), index, device="npu"))
+            except Exception as error:
+                print(type(error).__name__, "queued" in str(error))
+        print(torch.npu.current_stream().query())
+        """,
+        **variable,
+    ).passed()
+    assert told.out.split() == ["IndexError", "False", "True"]
+
+
+def test_the_end_of_the_process_waits_for_the_queues(fresh):
+    told = fresh(
+        """
+        import atexit
+        done = []
+        atexit.register(lambda: print(done.count("aten::add_.Tensor")))  # runs after the backend's own
+        import torch
+        from torch_vnpu import _C
+        x = torch.zeros(2, device="npu").add_(1)
+        torch.npu.synchronize()
+        _C.subscribe(lambda *event: done.append(event[3]), ["complete"])
+        for _ in range(500):
+            x.add_(1)
+        """
+    ).passed()
+    assert told.out.strip() == "500"
+
+
+def test_a_value_that_is_no_mode_is_named(fresh):
+    told = fresh(
+        """
+        import torch
+        try:
+            torch.zeros(2, device="npu")
+        except RuntimeError as error:
+            print(error)
+        """,
+        TASK_QUEUE_ENABLE="maybe",
+    ).passed()
+    assert "TASK_QUEUE_ENABLE is 'maybe', but must be 0, 1 or 2" in told.out
+
+
+# ------------------------------------------------------------------------------------ programs
+STEPS = {
+    "add": lambda x, y: x + y,
+    "mul": lambda x, y: x * y,
+    "mm": lambda x, y: x @ y,
+    "relu": lambda x, y: (x - y).relu(),
+    "sum": lambda x, y: x.sum(0, keepdim=True).expand(4, 4) + y,
+    "add_": lambda x, y: x.add_(y),
+    "copy_": lambda x, y: x.copy_(y),
+    "softmax": lambda x, y: torch.softmax(x, 1) + y,
+    "max": lambda x, y: x.max(1, keepdim=True).values + y,
+    "view_": lambda x, y: x.t().mul_(y[0].clone()),
+    "cat": lambda x, y: torch.cat([x[:2], y[2:]]),
+}
+step = st.tuples(
+    st.sampled_from(sorted(STEPS)), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(step, min_size=1, max_size=25), st.integers(0, 2**16))
+def test_programs_on_streams_and_devices_end_as_on_cpu(program, seed):
+    """Registers 0 and 1 lie on npu:0, 2 and 3 on npu:1; each step runs on one of three streams of its operand's device."""
+    values = [torch.randn(4, 4, generator=torch.Generator().manual_seed(seed + index)) for index in range(4)]
+    devices = ["npu:0", "npu:0", "npu:1", "npu:1"]
+    on_cpu = [value.clone() for value in values]
+    on_npu = [value.to(device) for value, device in zip(values, devices, strict=True)]
+    streams = {device: [torch.npu.Stream(device) for _ in range(3)] for device in ("npu:0", "npu:1")}
+    for device in streams:
+        torch.npu.synchronize(device)
+    for name, into, left, right, lane in program:
+        on_cpu[into] = STEPS[name](on_cpu[left], on_cpu[right]).clone()
+        device = devices[left]
+        stream = streams[device][lane]
+        for others in streams.values():  # all that was launched before comes before
+            for other in others:
+                stream.wait_stream(other)
+        with torch.npu.stream(stream):
+            result = STEPS[name](on_npu[left], on_npu[right].to(device)).clone()
+            if devices[into] != device:
+                result = result.to(devices[into])
+        # A copy between devices ends on both devices' streams.
+        torch.npu.current_stream(devices[into]).wait_stream(stream)
+        for other in streams[devices[into]]:
+            other.wait_stream(torch.npu.current_stream(devices[into]))
+        on_npu[into] = result
+    for device in streams:
+        torch.npu.synchronize(device)
+    assert [value.cpu().numpy().tobytes() for value in on_npu] == [value.numpy().tobytes() for value in on_cpu]

@@ -56,11 +56,7 @@ def _build(result: StudyResult, most: int, longest: int) -> Document:
             conclusion(result, anchors),
             Section("Summary", summary(result.patches, anchors, reasons=False), "summary"),
             *(_patch(patch, anchors[patch.patch.id], most) for patch in result.patches),
-            Section(
-                "What is not covered",
-                (Bullets(tuple(_cut(line, longest) for line in not_covered(result))),),
-                "not-covered",
-            ),
+            Section("What is not covered", (beyond,), "not-covered"),
             Section("How to reproduce", reproduction(result), "reproduce"),
         ),
     )

@@ -49,10 +49,17 @@ def learned():
         torch.npu.synchronize(device)
 
 
+def ready(device):
+    """Two zeros that every stream may use."""
+    x = torch.zeros(2, device=device)
+    torch.npu.synchronize(device)
+    return x
+
+
 # ------------------------------------------------------------------------------------ the host goes on
 def test_launches_return_before_their_kernels_have_run(learned):
     stream, event = torch.npu.Stream(), torch.npu.Event()
-    x = torch.zeros(2, device="npu")
+    x = ready("npu")
     with held(stream), torch.npu.stream(stream):
         x.add_(1)
         event.record()
@@ -67,7 +74,7 @@ def test_launches_return_before_their_kernels_have_run(learned):
 
 def test_item_and_copies_to_the_host_wait_for_their_own_stream(learned):
     stream = torch.npu.Stream()
-    x = torch.zeros(2, device="npu")
+    x = ready("npu")
     with held(stream):
         assert (torch.zeros(2, device="npu").add_(1)).tolist() == [1, 1]  # another stream is not waited for
         with torch.npu.stream(stream):
@@ -78,7 +85,7 @@ def test_item_and_copies_to_the_host_wait_for_their_own_stream(learned):
 
 def test_a_full_queue_makes_the_host_wait(learned):
     stream = torch.npu.Stream()
-    x = torch.zeros(2, device="npu")
+    x = ready("npu")
     launched = []
 
     def launch():
@@ -101,7 +108,7 @@ def test_a_full_queue_makes_the_host_wait(learned):
 # ------------------------------------------------------------------------------------ order
 def test_a_missing_wait_races_and_a_wait_orders(learned):
     writer, reader = torch.npu.Stream(), torch.npu.Stream()
-    x = torch.zeros(2, device="npu")
+    x = ready("npu")
     torch.npu.synchronize()
     with held(writer):
         with torch.npu.stream(writer):
@@ -136,7 +143,7 @@ def test_an_event_stands_for_its_latest_record(learned):
 
 def test_streams_of_two_devices_do_not_wait_for_each_other(learned):
     stream = torch.npu.Stream(0)
-    x = torch.zeros(2, device="npu:0")
+    x = ready("npu:0")
     with held(stream):
         with torch.npu.stream(stream):
             x.add_(1)
@@ -175,7 +182,7 @@ def test_pageable_memory_may_change_once_the_copy_has_returned():
 def test_pinned_copies_are_asynchronous_and_right_after_a_synchronisation(learned):
     stream = torch.npu.Stream()
     host = torch.zeros(2).pin_memory()
-    x = torch.ones(2, device="npu")
+    x = ready("npu").add_(1)
     host.copy_(x, non_blocking=True)  # learned
     torch.npu.synchronize()
     host.zero_()
@@ -189,7 +196,7 @@ def test_pinned_copies_are_asynchronous_and_right_after_a_synchronisation(learne
 
 # ------------------------------------------------------------------------------------ errors
 def test_an_error_of_a_queued_kernel_surfaces_once_with_the_operator_name(learned):
-    x = torch.zeros(2, device="npu")
+    x = ready("npu")
     bad = torch.full((1,), 7, dtype=torch.long, device="npu")
     x.index_select(0, bad)
     with pytest.raises(RuntimeError, match=r"aten::index_select failed: .*ASCEND_LAUNCH_BLOCKING=1"):

@@ -71,8 +71,8 @@ struct DeviceMemory final : c10::Allocator {
  private:
   // What is freed on the host is given back when the queues have done with it: before memory lacks, they are worked off.
   Charge* charged(void* pointer, size_t bytes) const {
-    size_t free = 0, total = 0;
-    if (!vnpuMemGetInfo(&free, &total, device) && bytes > free && vnpuQueueEnabled())
+    size_t allowed = 0, available = 0;
+    if (!vnpuMemGetAllowed(&allowed, &available, device) && bytes > available && vnpuQueueEnabled())
       check(vnpuDeviceSynchronize(device), "allocate memory", device);
     return new Charge(pointer, bytes, device);
   }
@@ -247,13 +247,16 @@ void raise_error(vnpuError_t error, const char* what, int device, size_t bytes) 
   switch (error) {
     case VNPU_ERROR_OUT_OF_MEMORY: {
       TORCH_CHECK_WITH(OutOfMemoryError, device >= 0, "npu: cannot ", what, ": the host has no ", size_text(bytes));
-      size_t free = 0, total = 0;
+      size_t free = 0, total = 0, allowed = 0, available = 0;
       vnpuMemoryStats stats{};
       vnpuMemGetInfo(&free, &total, device);
       vnpuMemGetStats(&stats, device);
+      vnpuMemGetAllowed(&allowed, &available, device);
+      const auto limit =
+          allowed < total ? " " + size_text(allowed) + " is allowed by set_per_process_memory_fraction." : std::string();
       TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", size_text(bytes), ". NPU ",
                        device, " has a total capacity of ", size_text(total), " of which ", size_text(free),
-                       " is free. ", size_text(static_cast<size_t>(stats.current)),
+                       " is free.", limit, " ", size_text(static_cast<size_t>(stats.current)),
                        " is allocated by PyTorch. The capacity of the virtual device is set by VNPU_MEMORY.");
     }
     case VNPU_ERROR_INVALID_DEVICE:

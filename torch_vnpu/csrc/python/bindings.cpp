@@ -12,6 +12,7 @@
 #include "../aten/kernels.h"
 #include "../events.h"
 #include "../runtime/vnpu_runtime.h"
+#include "npurt.h"
 
 namespace py = pybind11;
 
@@ -140,4 +141,5 @@ PYBIND11_MODULE(_C, module) {
              "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");
   module.def("unsubscribe", &unsubscribe, py::arg("id"));
   module.def("listening", [] { return vnpu::events::listened.load() != 0; }, "Whether anything listens.");
+  vnpu::bind_runtime(module);
 }

@@ -152,6 +152,8 @@ const char* vnpuGetErrorString(vnpuError_t error) {
     case VNPU_ERROR_BAD_FORK: return "the process was forked after the runtime had been initialised";
     case VNPU_ERROR_BAD_ENVIRONMENT: return "an environment variable cannot be read";
     case VNPU_ERROR_LAUNCH_FAILED: return "a kernel that was launched before has failed";
+    case VNPU_ERROR_ALREADY_REGISTERED: return "the host memory is pinned already, in whole or in part";
+    case VNPU_ERROR_NOT_REGISTERED: return "no registered host memory starts here";
     case VNPU_ERROR_CLOSED: return "the import of torch_vnpu has not finished, and must not use a device";
   }
   return "unknown error";

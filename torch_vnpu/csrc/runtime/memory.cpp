@@ -12,13 +12,28 @@ namespace vnpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr unsigned kHostRegisterFlags = 0x3;  // portable, mapped: both hold for all host memory here
 
 struct Counters {
   std::atomic<int64_t> current{0}, peak{0}, allocated{0}, freed{0};
   std::atomic<int64_t> blocks{0}, blocks_peak{0}, blocks_allocated{0}, blocks_freed{0};
   std::atomic<int64_t> out_of_memory{0};
+
+  vnpuMemoryStats read() const {
+    return {current, peak, allocated, freed, blocks, blocks_peak, blocks_allocated, blocks_freed, out_of_memory};
+  }
+  void add(int64_t size, int64_t now);
+  void remove(int64_t size);
+  void reset_peak() {
+    peak = current.load();
+    blocks_peak = blocks.load();
+  }
+  void reset_accumulated() { allocated = freed = blocks_allocated = blocks_freed = out_of_memory = 0; }
 };
 Counters counters[VNPU_MAX_DEVICES];
+Counters host_counters;
+// What this process leaves unused of each device's capacity, in bytes: zero, which needs no initialisation, unless limited.
+std::atomic<size_t> withheld[VNPU_MAX_DEVICES];
 
 void raise_to(std::atomic<int64_t>& peak, int64_t value) {
   int64_t seen = peak.load(std::memory_order_relaxed);
@@ -26,11 +41,42 @@ void raise_to(std::atomic<int64_t>& peak, int64_t value) {
   }
 }
 
+// The bytes `now` in use, `size` of them new, are in `current` already: it is what decides whether they fit.
+void Counters::add(int64_t size, int64_t now) {
+  raise_to(peak, now);
+  allocated.fetch_add(size, std::memory_order_relaxed);
+  raise_to(blocks_peak, blocks.fetch_add(1, std::memory_order_relaxed) + 1);
+  blocks_allocated.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Counters::remove(int64_t size) {
+  current.fetch_sub(size, std::memory_order_relaxed);
+  freed.fetch_add(size, std::memory_order_relaxed);
+  blocks.fetch_sub(1, std::memory_order_relaxed);
+  blocks_freed.fetch_add(1, std::memory_order_relaxed);
+}
+
+size_t allowed(int device) {
+  return fixed_settings().capacity - withheld[device].load(std::memory_order_relaxed);
+}
+
+struct HostRange {
+  size_t bytes;
+  bool registered;  // the memory is the caller's
+};
 std::mutex host_mutex;
 // Leaked: pinned tensors may outlive static destruction.
-std::map<const char*, size_t>& host_ranges() {
-  static auto* ranges = new std::map<const char*, size_t>;
+std::map<const char*, HostRange>& host_ranges() {
+  static auto* ranges = new std::map<const char*, HostRange>;
   return *ranges;
+}
+
+// The range that `address` is in, or the end. The mutex is held.
+std::map<const char*, HostRange>::iterator range_of(const char* address) {
+  auto next = host_ranges().upper_bound(address);
+  if (next == host_ranges().begin()) return host_ranges().end();
+  --next;
+  return address < next->first + next->second.bytes ? next : host_ranges().end();
 }
 
 vnpuError_t check(int device) {
@@ -51,15 +97,12 @@ vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device) {
   auto& c = counters[device];
   const auto size = static_cast<int64_t>(bytes);
   const int64_t now = c.current.fetch_add(size, std::memory_order_relaxed) + size;
-  if (__builtin_expect(static_cast<size_t>(now) > fixed_settings().capacity, 0)) {
+  if (__builtin_expect(static_cast<size_t>(now) > allowed(device), 0)) {
     c.current.fetch_sub(size, std::memory_order_relaxed);
     c.out_of_memory.fetch_add(1, std::memory_order_relaxed);
     return VNPU_ERROR_OUT_OF_MEMORY;
   }
-  raise_to(c.peak, now);
-  c.allocated.fetch_add(size, std::memory_order_relaxed);
-  raise_to(c.blocks_peak, c.blocks.fetch_add(1, std::memory_order_relaxed) + 1);
-  c.blocks_allocated.fetch_add(1, std::memory_order_relaxed);
+  c.add(size, now);
   if (__builtin_expect(events::listening(events::Kind::Alloc), 0))
     events::dispatch({.kind = events::Kind::Alloc, .device = device,
                       .stream = vnpuStreamId(vnpuGetCurrentStream(device)), .pointer = pointer, .bytes = bytes});
@@ -68,12 +111,7 @@ vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device) {
 
 void vnpuMemDischarge(const void* pointer, size_t bytes, int device) {
   if (!bytes || device < 0 || device >= VNPU_MAX_DEVICES) return;
-  auto& c = counters[device];
-  const auto size = static_cast<int64_t>(bytes);
-  c.current.fetch_sub(size, std::memory_order_relaxed);
-  c.freed.fetch_add(size, std::memory_order_relaxed);
-  c.blocks.fetch_sub(1, std::memory_order_relaxed);
-  c.blocks_freed.fetch_add(1, std::memory_order_relaxed);
+  counters[device].remove(static_cast<int64_t>(bytes));
   events::emit({.kind = events::Kind::Free, .device = device, .pointer = pointer, .bytes = bytes});
 }
 
@@ -82,7 +120,7 @@ vnpuError_t vnpuMalloc(void** pointer, size_t bytes, int device) {
   *pointer = nullptr;
   if (auto error = check(device)) return error;
   if (!bytes) return VNPU_SUCCESS;
-  if (bytes > fixed_settings().capacity) {
+  if (bytes > allowed(device)) {
     counters[device].out_of_memory.fetch_add(1, std::memory_order_relaxed);
     return VNPU_ERROR_OUT_OF_MEMORY;
   }
@@ -103,24 +141,44 @@ vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device) {
 vnpuError_t vnpuMemGetStats(vnpuMemoryStats* stats, int device) {
   if (!stats) return VNPU_ERROR_INVALID_VALUE;
   if (auto error = check(device)) return error;
-  const auto& c = counters[device];
-  *stats = {c.current, c.peak, c.allocated, c.freed, c.blocks, c.blocks_peak, c.blocks_allocated, c.blocks_freed,
-            c.out_of_memory};
+  *stats = counters[device].read();
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuMemResetPeak(int device) {
   if (auto error = check(device)) return error;
-  auto& c = counters[device];
-  c.peak = c.current.load();
-  c.blocks_peak = c.blocks.load();
+  counters[device].reset_peak();
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuMemResetAccumulated(int device) {
   if (auto error = check(device)) return error;
-  auto& c = counters[device];
-  c.allocated = c.freed = c.blocks_allocated = c.blocks_freed = c.out_of_memory = 0;
+  counters[device].reset_accumulated();
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuMemSetFraction(double fraction, int device) {
+  if (!(fraction >= 0 && fraction <= 1)) return VNPU_ERROR_INVALID_VALUE;
+  if (auto error = check(device)) return error;
+  const size_t capacity = fixed_settings().capacity;
+  // A capacity beyond 2^53 bytes is rounded by the product, and 1 means all of it.
+  withheld[device] = capacity - std::min(capacity, static_cast<size_t>(static_cast<double>(capacity) * fraction));
+  if (fraction == 1) withheld[device] = 0;
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuMemGetFraction(double* fraction, int device) {
+  if (!fraction) return VNPU_ERROR_INVALID_VALUE;
+  if (auto error = check(device)) return error;
+  *fraction = static_cast<double>(allowed(device)) / static_cast<double>(fixed_settings().capacity);
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuMemGetAllowed(size_t* bytes, size_t* available, int device) {
+  if (!bytes || !available) return VNPU_ERROR_INVALID_VALUE;
+  if (auto error = check(device)) return error;
+  *bytes = allowed(device);
+  *available = *bytes - std::min(*bytes, static_cast<size_t>(counters[device].current.load(std::memory_order_relaxed)));
   return VNPU_SUCCESS;
 }
 
@@ -128,9 +186,17 @@ vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes) {
   if (!pointer) return VNPU_ERROR_INVALID_VALUE;
   *pointer = nullptr;
   void* memory = nullptr;
-  if (posix_memalign(&memory, kAlignment, bytes ? bytes : 1)) return VNPU_ERROR_OUT_OF_MEMORY;
-  std::lock_guard<std::mutex> lock(host_mutex);
-  host_ranges()[static_cast<const char*>(memory)] = bytes ? bytes : 1;
+  const size_t size = bytes ? bytes : 1;
+  if (posix_memalign(&memory, kAlignment, size)) {
+    host_counters.out_of_memory.fetch_add(1, std::memory_order_relaxed);
+    return VNPU_ERROR_OUT_OF_MEMORY;
+  }
+  {
+    std::lock_guard<std::mutex> lock(host_mutex);
+    host_ranges()[static_cast<const char*>(memory)] = {size, false};
+  }
+  const auto added = static_cast<int64_t>(size);
+  host_counters.add(added, host_counters.current.fetch_add(added, std::memory_order_relaxed) + added);
   *pointer = memory;
   return VNPU_SUCCESS;
 }
@@ -139,19 +205,50 @@ vnpuError_t vnpuHostFree(void* pointer) {
   if (!pointer) return VNPU_SUCCESS;
   {
     std::lock_guard<std::mutex> lock(host_mutex);
-    if (!host_ranges().erase(static_cast<const char*>(pointer))) return VNPU_ERROR_INVALID_HANDLE;
+    const auto found = host_ranges().find(static_cast<const char*>(pointer));
+    if (found == host_ranges().end() || found->second.registered) return VNPU_ERROR_INVALID_HANDLE;
+    host_counters.remove(static_cast<int64_t>(found->second.bytes));
+    host_ranges().erase(found);
   }
   std::free(pointer);
   return VNPU_SUCCESS;
 }
 
-int vnpuHostIsPinned(const void* pointer) {
+vnpuError_t vnpuHostRegister(void* pointer, size_t bytes, unsigned flags) {
+  const auto first = reinterpret_cast<uintptr_t>(pointer);
+  if (!pointer || !bytes || bytes > UINTPTR_MAX - first || (flags & ~kHostRegisterFlags)) return VNPU_ERROR_INVALID_VALUE;
+  if (auto error = usable()) return error;
   const auto* address = static_cast<const char*>(pointer);
   std::lock_guard<std::mutex> lock(host_mutex);
-  auto next = host_ranges().upper_bound(address);
-  if (next == host_ranges().begin()) return 0;
-  --next;
-  return address < next->first + next->second;
+  const auto next = host_ranges().lower_bound(address);
+  const bool reaches_next = next != host_ranges().end() && next->first < address + bytes;
+  if (reaches_next || range_of(address) != host_ranges().end()) return VNPU_ERROR_ALREADY_REGISTERED;
+  host_ranges()[address] = {bytes, true};
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuHostUnregister(void* pointer) {
+  if (!pointer) return VNPU_ERROR_INVALID_VALUE;
+  if (auto error = usable()) return error;
+  std::lock_guard<std::mutex> lock(host_mutex);
+  const auto found = host_ranges().find(static_cast<const char*>(pointer));
+  if (found == host_ranges().end() || !found->second.registered) return VNPU_ERROR_NOT_REGISTERED;
+  host_ranges().erase(found);
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuHostGetStats(vnpuMemoryStats* stats) {
+  if (!stats) return VNPU_ERROR_INVALID_VALUE;
+  *stats = host_counters.read();
+  return VNPU_SUCCESS;
+}
+
+void vnpuHostResetPeak(void) { host_counters.reset_peak(); }
+void vnpuHostResetAccumulated(void) { host_counters.reset_accumulated(); }
+
+int vnpuHostIsPinned(const void* pointer) {
+  std::lock_guard<std::mutex> lock(host_mutex);
+  return range_of(static_cast<const char*>(pointer)) != host_ranges().end();
 }
 
 }  // extern "C"

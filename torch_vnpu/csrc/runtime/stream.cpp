@@ -108,6 +108,7 @@ struct vnpuStream {
   int waiting_for_space = 0;
   std::string failure;
 
+  std::atomic<bool> destroyed{false};
   std::atomic<bool> failed{false};
   std::atomic<uint64_t> queued{0};     // tasks put in, ever
   std::atomic<uint64_t> completed{0};  // tasks worked off
@@ -205,12 +206,16 @@ void vnpuStream::work() {
   if (auto* start = vnpu::thread_start.load()) start();
   std::deque<vnpu::Task> batch;
   for (;;) {
-    for (int spin = 0; spin < vnpu::kSpins && idle(); ++spin) vnpu::relax();
+    for (int spin = 0; spin < vnpu::kSpins && idle() && !destroyed.load(); ++spin) vnpu::relax();
     {
       std::unique_lock<std::mutex> lock(mutex);
       asleep = true;
-      filled.wait(lock, [&] { return !queue.empty(); });
+      filled.wait(lock, [&] { return !queue.empty() || destroyed.load(); });
       asleep = false;
+      if (queue.empty()) {  // should anything still come, from a call that began before, it gets a new thread
+        started = false;
+        return;
+      }
       batch.swap(queue);
       if (waiting_for_space) emptied.notify_all();
     }
@@ -239,12 +244,15 @@ DeviceStreams& streams_of(int device) {
   return all[device];
 }
 
+bool live(vnpuStream_t stream) { return stream && !stream->destroyed.load(std::memory_order_relaxed); }
+
 vnpuStream_t stream_at(int device, int64_t id) {
   auto& owned = streams_of(device);
   std::lock_guard<std::mutex> lock(owned.mutex);
   if (owned.streams.empty()) owned.streams.emplace_back(device, 0, 0);
   if (id < 0 || id >= static_cast<int64_t>(owned.streams.size())) return nullptr;
-  return &owned.streams[static_cast<size_t>(id)];
+  auto* stream = &owned.streams[static_cast<size_t>(id)];
+  return live(stream) ? stream : nullptr;
 }
 
 std::vector<vnpuStream_t> all_streams(int device) {
@@ -253,6 +261,15 @@ std::vector<vnpuStream_t> all_streams(int device) {
   std::vector<vnpuStream_t> all;
   for (auto& stream : owned.streams) all.push_back(&stream);
   return all;
+}
+
+// The handle may be any value: it is only compared.
+vnpuError_t find(vnpuStream_t handle) {
+  if (auto error = usable()) return error;
+  for (int device = 0; handle && valid_device(device); ++device)
+    for (auto* stream : all_streams(device))
+      if (stream == handle) return live(stream) ? VNPU_SUCCESS : VNPU_ERROR_INVALID_HANDLE;
+  return VNPU_ERROR_INVALID_HANDLE;
 }
 
 thread_local vnpuStream_t current_streams[VNPU_MAX_DEVICES] = {};
@@ -312,6 +329,16 @@ vnpuError_t vnpuStreamCreate(vnpuStream_t* stream, int device, int priority) {
   return VNPU_SUCCESS;
 }
 
+vnpuError_t vnpuStreamDestroy(vnpuStream_t stream) {
+  if (auto error = find(stream)) return error;
+  if (!stream->id || stream->destroyed.exchange(true)) return VNPU_ERROR_INVALID_HANDLE;
+  std::lock_guard<std::mutex> lock(stream->mutex);
+  stream->filled.notify_one();
+  return VNPU_SUCCESS;
+}
+
+vnpuError_t vnpuStreamCheck(vnpuStream_t stream) { return find(stream); }
+
 vnpuError_t vnpuStreamFromId(vnpuStream_t* stream, int device, int64_t id) {
   if (!stream) return VNPU_ERROR_INVALID_VALUE;
   if (device < 0 || device >= VNPU_MAX_DEVICES) return VNPU_ERROR_INVALID_DEVICE;
@@ -331,13 +358,13 @@ vnpuStream_t vnpuGetCurrentStream(int device) {
 }
 
 vnpuError_t vnpuSetCurrentStream(vnpuStream_t stream) {
-  if (!stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   current_streams[stream->device] = stream;
   return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument) {
-  if (!stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   // A listener on the queue's own thread cannot wait for it, so what it launches runs at once.
   if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument);
@@ -346,7 +373,7 @@ vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kerne
 }
 
 vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument) {
-  if (!stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   if (auto error = drain(stream)) return error;
   // A kernel may throw (it is PyTorch's own code): the stream goes on, the exception is the caller's.
@@ -367,12 +394,12 @@ void vnpuFail(vnpuStream_t stream, const char* detail) {
 }
 
 vnpuError_t vnpuStreamQuery(vnpuStream_t stream) {
-  if (!stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   return stream->idle() ? VNPU_SUCCESS : VNPU_ERROR_NOT_READY;
 }
 
 vnpuError_t vnpuStreamSynchronize(vnpuStream_t stream) {
-  if (!stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   const auto failure = drain(stream);
   emit_sync(events::Kind::StreamSynchronize, stream->device, stream->id, nullptr, stream->numbers.load());
@@ -404,7 +431,7 @@ vnpuError_t vnpuEventDestroy(vnpuEvent_t event) {
 }
 
 vnpuError_t vnpuEventRecord(vnpuEvent_t event, vnpuStream_t stream) {
-  if (!event || !stream) return VNPU_ERROR_INVALID_HANDLE;
+  if (!event || !live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   const uint64_t number = stream->numbers.load();
   uint64_t record;
@@ -433,7 +460,7 @@ vnpuError_t vnpuEventRecord(vnpuEvent_t event, vnpuStream_t stream) {
 }
 
 vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event) {
-  if (!stream || !event) return VNPU_ERROR_INVALID_HANDLE;
+  if (!live(stream) || !event) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   uint64_t record, number;
   bool reached;

@@ -13,7 +13,7 @@
 
 extern "C" {
 
-typedef enum vnpuError {
+typedef enum vnpuError : int {
   VNPU_SUCCESS = 0,
   VNPU_ERROR_INVALID_VALUE = 1,      // an argument is out of range or null
   VNPU_ERROR_INVALID_DEVICE = 2,     // device ordinal outside [0, count)
@@ -24,13 +24,15 @@ typedef enum vnpuError {
   VNPU_ERROR_BAD_ENVIRONMENT = 7,    // an environment variable cannot be read
   VNPU_ERROR_CLOSED = 8,             // vnpuOpen has not been called yet
   VNPU_ERROR_LAUNCH_FAILED = 9,      // a kernel that was launched before has failed; told once
+  VNPU_ERROR_ALREADY_REGISTERED = 10,  // host memory that is pinned already, in whole or in part
+  VNPU_ERROR_NOT_REGISTERED = 11,      // the start of no registered host memory
 } vnpuError_t;
 
 typedef struct vnpuStream* vnpuStream_t;
 typedef struct vnpuEvent* vnpuEvent_t;
 typedef void (*vnpuKernel_t)(void* argument);
 
-// Figures of one device's memory, in bytes and numbers of blocks since the start (or the last reset).
+// Figures of one device's memory or of pinned host memory, in bytes and numbers of blocks since the start (or the last reset).
 typedef struct vnpuMemoryStats {
   int64_t current, peak, allocated, freed;
   int64_t blocks, blocks_peak, blocks_allocated, blocks_freed;
@@ -62,6 +64,11 @@ VNPU_API void vnpuFree(void* pointer);
 VNPU_API vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device);
 VNPU_API void vnpuMemDischarge(const void* pointer, size_t bytes, int device);
 VNPU_API vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device);
+// How much of a device's capacity this process may use: a fraction from 0 to 1 (the default). What is in use stays in use.
+VNPU_API vnpuError_t vnpuMemSetFraction(double fraction, int device);
+VNPU_API vnpuError_t vnpuMemGetFraction(double* fraction, int device);
+// How many bytes may be in use on the device, and how many more may be allocated now.
+VNPU_API vnpuError_t vnpuMemGetAllowed(size_t* allowed, size_t* available, int device);
 VNPU_API vnpuError_t vnpuMemGetStats(vnpuMemoryStats* stats, int device);
 VNPU_API vnpuError_t vnpuMemResetPeak(int device);
 VNPU_API vnpuError_t vnpuMemResetAccumulated(int device);
@@ -69,11 +76,25 @@ VNPU_API vnpuError_t vnpuMemResetAccumulated(int device);
 // ---- pinned host memory ----
 VNPU_API vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes);
 VNPU_API vnpuError_t vnpuHostFree(void* pointer);
+// Pins memory that the caller owns, and lets go of it. The caller keeps it alive in between, and waits for the copies from and
+// to it before it unregisters it.
+VNPU_API vnpuError_t vnpuHostRegister(void* pointer, size_t bytes, unsigned flags);
+VNPU_API vnpuError_t vnpuHostUnregister(void* pointer);
 VNPU_API int vnpuHostIsPinned(const void* pointer);
+// Of what vnpuHostAlloc gave out; out_of_memory counts refusals by the host.
+VNPU_API vnpuError_t vnpuHostGetStats(vnpuMemoryStats* stats);
+VNPU_API void vnpuHostResetPeak(void);
+VNPU_API void vnpuHostResetAccumulated(void);
 
 // ---- streams ----
-// Stream 0 of each device always exists. Handles live as long as the process, as torch copies stream ids freely.
+// Stream 0 of each device always exists. Handles live as long as the process, as torch copies stream ids freely; those of
+// destroyed streams are known as such (VNPU_ERROR_INVALID_HANDLE), and neither they nor their ids are given out again.
 VNPU_API vnpuError_t vnpuStreamCreate(vnpuStream_t* stream, int device, int priority);
+// What is in the queue still runs; nothing more is taken. Any value may be given: what is no live stream that was created, is
+// VNPU_ERROR_INVALID_HANDLE, and so is stream 0 of a device.
+VNPU_API vnpuError_t vnpuStreamDestroy(vnpuStream_t stream);
+// VNPU_SUCCESS for a live stream, VNPU_ERROR_INVALID_HANDLE for any other value.
+VNPU_API vnpuError_t vnpuStreamCheck(vnpuStream_t stream);
 VNPU_API vnpuError_t vnpuStreamFromId(vnpuStream_t* stream, int device, int64_t id);
 VNPU_API int64_t vnpuStreamId(vnpuStream_t stream);
 VNPU_API int vnpuStreamDevice(vnpuStream_t stream);

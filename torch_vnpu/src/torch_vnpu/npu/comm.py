@@ -1,129 +1,114 @@
-"""Copies of tensors between the devices of one process, under the names that `torch.nn.parallel` looks for in `torch._C`.
+"""Copies and sums of tensors across the devices of one process, under the names of `torch.cuda.comm`.
 
-Each function has the signature of its counterpart in a build with CUDA. Devices are ordinals; -1 is the CPU.
+They are what DataParallel is made of, and work whether or not the patches for it are applied.
 """
 
-from collections.abc import Sequence
-from itertools import chain, repeat
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = [
-    "_broadcast",
-    "_broadcast_coalesced",
-    "_broadcast_out",
-    "_gather",
-    "_gather_out",
-    "_scatter",
-    "_scatter_out",
-]
+from torch_vnpu.npu import _copies
+from torch_vnpu.npu.device import DeviceLike, device_count, device_index
+
+__all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
+
+#: Devices of npu as everywhere; the CPU too, as torch.device("cpu"), "cpu" or -1.
+Place: TypeAlias = DeviceLike
 
 
-def _device(ordinal: int) -> torch.device:
-    return torch.device("cpu") if ordinal < 0 else torch.device("npu", ordinal)
+def _ordinal(place: Place) -> int:
+    if place == -1 or (isinstance(place, str | torch.device) and torch.device(place).type == "cpu"):
+        return -1
+    return device_index(place)
 
 
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    # What arrives on the host is there when the call returns: nobody synchronises for it.
-    return tensor.to(device, non_blocking=device.type != "cpu")
+def _ordinals(places: Iterable[Place] | None) -> list[int]:
+    return list(range(device_count())) if places is None else [_ordinal(place) for place in places]
 
 
-def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
-    """`tensor` on each of `devices`; on its own device it is the tensor itself."""
-    return [_moved(tensor, _device(ordinal)) for ordinal in devices]
+def _either(first: object, out: object) -> None:
+    if (first is None) == (out is None):
+        raise RuntimeError("Expected exactly one of where the result goes (devices or a destination) and out")
 
 
-def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
-    """Copy `tensor` into each of `out`, which have its shape.
+def broadcast(
+    tensor: Tensor, devices: Iterable[Place] | None = None, *, out: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...]:
+    """`tensor` on each of `devices`, or copied into each of `out`.
 
     Raises:
-        RuntimeError: a shape differs.
+        RuntimeError: both or neither are given, or a shape of `out` differs.
     """
-    for index, target in enumerate(out):
-        if target.shape != tensor.shape:
-            raise RuntimeError(
-                f"Expected all outputs to have the shape {tuple(tensor.shape)} of the broadcast tensor, but output {index} "
-                f"has {tuple(target.shape)}"
-            )
-        if target is not tensor:
-            target.copy_(tensor, non_blocking=target.device.type != "cpu")
-    return list(out)
+    _either(devices, out)
+    if out is not None:
+        return tuple(_copies._broadcast_out(tensor, out))
+    return tuple(_copies._broadcast(tensor, _ordinals(devices)))
 
 
-def _broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
-    """Each of `tensors` on each device: one list a device. `buffer_size` (bytes) only matters where copies cost a launch."""
-    first = devices[0] if devices else None
-    for index, tensor in enumerate(tensors):
-        if tensor.device != _device(first if first is not None else -1):
-            raise RuntimeError(f"all tensors must be on devices[0]: {first}, but tensor {index} is on {tensor.device}")
-    return [[_moved(tensor, _device(ordinal)) for tensor in tensors] for ordinal in devices]
+def broadcast_coalesced(
+    tensors: Sequence[Tensor], devices: Iterable[Place], buffer_size: int = 10485760
+) -> list[list[Tensor]]:
+    """Each of `tensors`, which are on the first of `devices`, on each device: one list a device. `buffer_size` (bytes) is for
+    hardware whose copies cost a launch, and without effect here.
+    """
+    return _copies._broadcast_coalesced(tensors, _ordinals(devices), buffer_size)
 
 
-def _chunks(tensor: Tensor, parts: int, chunk_sizes: Sequence[int] | None, dim: int) -> Sequence[Tensor]:
-    if chunk_sizes is None:
-        return tensor.chunk(parts, dim)
-    if len(chunk_sizes) != parts:
-        raise RuntimeError(f"Expected one chunk size a device, but got {len(chunk_sizes)} for {parts} devices")
-    if sum(chunk_sizes) != tensor.size(dim):
-        raise RuntimeError(
-            f"Expected the chunk sizes {list(chunk_sizes)} to add up to the size {tensor.size(dim)} of dimension {dim}"
-        )
-    return tensor.split(list(chunk_sizes), dim)
+def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
+    """The sum of `inputs`, added in their order, on `destination` (None: the current device).
+
+    Raises:
+        ValueError: there is no tensor, or the shapes differ.
+    """
+    if not inputs:
+        raise ValueError("Expected at least one tensor to add up")
+    if len({tensor.shape for tensor in inputs}) > 1:
+        raise ValueError(f"Expected tensors of one shape, but got {[tuple(tensor.shape) for tensor in inputs]}")
+    device = _copies._device(_ordinal(destination))
+    total = inputs[0].to(device, copy=len(inputs) > 1)
+    for tensor in inputs[1:]:
+        total.add_(tensor.to(device))
+    return total
 
 
-def _on_stream(stream: torch.Stream | None, chunk: Tensor, device: torch.device) -> Tensor:
-    if stream is None or device.type == "cpu":
-        return _moved(chunk, device)
-    with stream:
-        return _moved(chunk, device)
+def reduce_add_coalesced(
+    inputs: Sequence[Sequence[Tensor]], destination: Place = None, buffer_size: int = 10485760
+) -> tuple[Tensor, ...]:
+    """`reduce_add` of the first tensors of all lists, of the second ones, and so on. `buffer_size` is without effect here."""
+    return tuple(reduce_add(tensors, destination) for tensors in zip(*inputs, strict=True))
 
 
-def _scatter(
+def scatter(
     tensor: Tensor,
-    devices: Sequence[int],
+    devices: Iterable[Place] | None = None,
     chunk_sizes: Sequence[int] | None = None,
     dim: int = 0,
     streams: Sequence[torch.Stream | None] | None = None,
+    *,
+    out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Chunks of `tensor` along `dim`, one a device (fewer where the dimension is too small), each copied on the device's
-    stream in `streams` (None, or left out: the current one).
+    """Chunks of `tensor` along `dim`, one for each of `devices` (None: all of npu), or copied into `out`.
 
     Raises:
-        RuntimeError: chunk sizes that do not fit the devices or the dimension.
+        RuntimeError: devices or sizes are given along with `out`, or the sizes do not fit.
     """
-    if not devices:
-        raise RuntimeError("Expected at least one device to scatter to")
-    chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
-    return tuple(
-        _on_stream(stream, chunk.contiguous(), _device(ordinal))
-        for chunk, ordinal, stream in zip(chunks, devices, chain(streams or (), repeat(None)), strict=False)
-    )
+    if out is None:
+        return _copies._scatter(tensor, _ordinals(devices), chunk_sizes, dim, streams)
+    if devices is not None or chunk_sizes is not None:
+        raise RuntimeError("Expected neither devices nor chunk_sizes along with out, which says both")
+    return _copies._scatter_out(tensor, out, dim, streams)
 
 
-def _scatter_out(
-    tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: Sequence[torch.Stream | None] | None = None
-) -> tuple[Tensor, ...]:
-    """Split `tensor` along `dim` by the sizes of `out` and copy each part there."""
-    for target, part in zip(out, _chunks(tensor, len(out), [t.size(dim) for t in out], dim), strict=True):
-        target.copy_(part, non_blocking=target.device.type != "cpu")
-    return tuple(out)
-
-
-def _gather(tensors: Sequence[Tensor], dim: int, destination: int | None = None) -> Tensor:
-    """`tensors` concatenated along `dim` on the device `destination` (-1: CPU; None: the current device).
+def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Place = None, *, out: Tensor | None = None) -> Tensor:
+    """`tensors` concatenated along `dim` on `destination` (None: the current device), or in `out`.
 
     Raises:
-        RuntimeError: there is no tensor, or shapes differ in another dimension.
+        RuntimeError: a destination is given along with `out`, there is no tensor, or shapes differ in another dimension.
     """
-    if not tensors:
-        raise RuntimeError("Expected at least one tensor to gather from")
-    device = (
-        torch.device("npu", torch.accelerator.current_device_index()) if destination is None else _device(destination)
-    )
-    return torch.cat([_moved(tensor, device) for tensor in tensors], dim)
-
-
-def _gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
-    """`tensors` concatenated along `dim` into `out`."""
-    return out.copy_(torch.cat([_moved(tensor, out.device) for tensor in tensors], dim))
+    if out is None:
+        return _copies._gather(tensors, dim, _ordinal(destination))
+    if destination is not None:
+        raise RuntimeError("Expected no destination along with out, which says where")
+    return _copies._gather_out(tensors, out, dim)

@@ -1,5 +1,6 @@
-"""Devices: how many there are, which is current, and what they are called."""
+"""Devices: how many there are, which is current, what they are called and what they can do."""
 
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -12,11 +13,16 @@ DeviceLike: TypeAlias = int | str | torch.device | None
 
 
 class DeviceProperties(NamedTuple):
-    """What is known of a device. `total_memory` is in bytes."""
+    """What is true of a device, by the names that CUDA's properties have.
+
+    `total_memory` is in bytes; `multi_processor_count` is how many intra-op threads a kernel may use; `is_integrated`
+    says that the device's memory is the host's.
+    """
 
     name: str
     total_memory: int
     multi_processor_count: int
+    is_integrated: bool = True
 
 
 def device_index(device: DeviceLike = None, *, optional: bool = True) -> int:
@@ -72,7 +78,7 @@ def synchronize(device: DeviceLike = None) -> None:
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Name, memory in bytes and the number of intra-op threads that a kernel may use."""
+    """What is true of `device`; there is no more, such as a compute capability or a PCI address."""
     _lazy.init()
     index = device_index(device)
     _, total = torch.accelerator.get_memory_info(index)
@@ -84,9 +90,86 @@ def get_device_name(device: DeviceLike = None) -> str:
     return get_device_properties(device).name
 
 
-def is_bf16_supported() -> bool:
-    """True: PyTorch's CPU kernels compute in bfloat16."""
+def existing_device(device: DeviceLike = None) -> int:
+    """The ordinal that `device` names, of a device that is there. Starts the runtime.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    _lazy.init()
+    index = device_index(device)
+    torch.accelerator.current_stream(index)  # which is there if the device is
+    return index
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether `device` can read the memory of `peer_device`: always where they are two, since all memory is the host's.
+
+    Raises:
+        RuntimeError: one of them is not there.
+    """
+    return existing_device(device) != existing_device(peer_device)
+
+
+def get_arch_list() -> list[str]:
+    """Empty: no kernel is compiled for an architecture, all are the host's."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """Empty, as `get_arch_list` is."""
+    return ""
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """True: PyTorch's CPU kernels compute in bfloat16, either way."""
     return True
+
+
+def is_tf32_supported() -> bool:
+    """False: float32 is computed as float32."""
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    """False: nothing is ever captured, as there are no graphs."""
+    return False
+
+
+def ipc_collect() -> None:
+    """Give memory back that other processes have let go of. Memory is not shared with any, so there is none."""
+    _lazy.init()
+
+
+def get_sync_debug_mode() -> int:
+    """0: waiting for the device is neither warned of nor refused."""
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Take 0 ("default"), which is what holds.
+
+    Raises:
+        NotImplementedError: 1 ("warn") or 2 ("error").
+        ValueError: no mode is called so.
+    """
+    modes = {"default": 0, "warn": 1, "error": 2}
+    mode = modes.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in modes.values():
+        raise ValueError(f"a mode is 0 ('default'), 1 ('warn') or 2 ('error'), not {debug_mode!r}")
+    if mode != 0:
+        raise NotImplementedError(
+            "torch.npu cannot warn of calls that wait for the device or refuse them: copies to the host wait inside the "
+            "runtime, unseen; the sanitizer's events tell which streams, events and devices a program synchronises"
+        )
+
+
+def npurt() -> ModuleType:
+    """The runtime's own functions; starts the runtime. They are described in the module `torch_vnpu.npu._npurt`."""
+    _lazy.init()
+    from torch_vnpu.npu import _npurt
+
+    return _npurt
 
 
 class device:  # noqa: N801  (the name that torch.cuda has)

@@ -1,10 +1,10 @@
 """Streams and events of `torch.npu`, on top of torch's own device-independent classes."""
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+from torch_vnpu import _C
 from torch_vnpu.npu import _lazy
 from torch_vnpu.npu.device import DeviceLike, device_index
 
@@ -23,8 +23,39 @@ class Stream(torch.Stream):
             return super().__new__(cls, priority=priority, **ids)
         return super().__new__(cls, device=torch.device("npu", device_index(device)), priority=priority)
 
+    @property
+    def npu_stream(self) -> int:
+        """The runtime's handle of the stream, for `torch.npu.npurt()` and for `ExternalStream`."""
+        return int(self.native_handle)
+
     def __repr__(self) -> str:
         return f"torch.npu.Stream(device='npu:{self.device_index}', stream_id={self.stream_id})"
+
+
+class ExternalStream(Stream):
+    """A stream that `torch.npu.npurt().npuStreamCreate` made, by its handle. Whoever made it destroys it.
+
+    Args:
+        stream_ptr: the handle.
+        device: where the stream is; None asks the runtime.
+
+    Raises:
+        RuntimeError: the handle is that of no live stream.
+        ValueError: the stream is on another device.
+    """
+
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None, **ids: Any) -> "ExternalStream":
+        _lazy.init()
+        index, stream_id = _C.stream_ids(stream_ptr)
+        if device is not None and device_index(device) != index:
+            raise ValueError(f"the stream is on npu:{index}, not on {device!r}")
+        kind = torch.accelerator.current_stream(index).device_type
+        return super().__new__(cls, stream_id=stream_id, device_index=index, device_type=kind)
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
+    """The stream of a handle; `ExternalStream` says what it raises."""
+    return _as_npu(ExternalStream(data_ptr, device))
 
 
 class _NpuEvents(type):
@@ -39,8 +70,22 @@ class Event(torch.Event, metaclass=_NpuEvents):
     """
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+        if interprocess:
+            cls.from_ipc_handle()
         _lazy.init()
-        return torch.Event("npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        return torch.Event("npu", enable_timing=enable_timing, blocking=blocking)
+
+    @classmethod
+    def from_ipc_handle(cls, device: Any = None, handle: Any = None) -> NoReturn:
+        """Refused, as `interprocess=True` and `ipc_handle()` are.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "torch.npu cannot share an event with another process: the virtual device belongs to one process, and nothing on "
+            "it is visible from another"
+        )
 
 
 def _as_npu(stream: torch.Stream) -> Stream:
@@ -71,6 +116,21 @@ def set_stream(stream: torch.Stream | None) -> None:
         torch.accelerator.set_stream(stream)
 
 
-def stream(stream: torch.Stream | None) -> AbstractContextManager[Any]:
-    """Context in which `stream` is current; None changes nothing."""
-    return nullcontext() if stream is None else stream
+class StreamContext:
+    """Context in which `stream` and its device are current; None changes nothing."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*exception)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
+    """`StreamContext(stream)`."""
+    return StreamContext(stream)

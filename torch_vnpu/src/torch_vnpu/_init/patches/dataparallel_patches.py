@@ -1,7 +1,7 @@
 """What `torch.nn.DataParallel` needs and a CPU build of torch lacks: seven communication functions in `torch._C`."""
 
 from torch_vnpu._init.patches import manager
-from torch_vnpu.npu import comm
+from torch_vnpu.npu import _copies
 from unpatch.patches import Origin
 
 _functions = manager.declare(
@@ -16,5 +16,5 @@ _functions = manager.declare(
     versions="torch>=2.13",
     remove_when="torch builds _scatter, _gather and _broadcast for every accelerator",
 )
-for _name in comm.__all__:
-    _functions.add(f"torch._C.{_name}", getattr(comm, _name))
+for _name in _copies.__all__:
+    _functions.add(f"torch._C.{_name}", getattr(_copies, _name))

@@ -1,4 +1,5 @@
 // The module torch_vnpu._C: what Python needs of the runtime that torch.accelerator does not offer already.
+#include <ATen/Context.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Generator.h>
 
@@ -98,6 +99,12 @@ void finish_import() {
   vnpuOpen();
 }
 
+// torch keeps a flag of its own, without which no memory counts as pinned.
+void init() {
+  vnpu::check(vnpuInit(), "initialise");
+  at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
+}
+
 int device_count() {
   int count = 0;
   vnpu::check(vnpuGetDeviceCount(&count), "count the devices");
@@ -122,7 +129,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("register_kernels", &vnpu::register_kernels,
              "Register the zero-copy kernels with PyTorch's dispatcher; returns their number. Once per process.");
   module.def("finish_import", &finish_import, "The last native step of the import: from here on the runtime may start.");
-  module.def("init", [] { vnpu::check(vnpuInit(), "initialise"); }, "Fix the devices and their capacity. Idempotent.");
+  module.def("init", &init, "Fix the devices and their capacity. Idempotent.");
   module.def("is_initialized", [] { return vnpuIsInitialized() != 0; });
   module.def("is_in_bad_fork", [] { return vnpuInBadFork() != 0; });
   module.def("await_autograd_threads",

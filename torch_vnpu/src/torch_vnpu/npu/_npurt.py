@@ -58,7 +58,7 @@ def npuGetErrorString(code: int) -> str:  # noqa: N802
 
 
 def npuHostRegister(ptr: int, size: int, flags: int = 0) -> npuError:  # noqa: N802
-    """Pin `size` bytes from the address `ptr` on, which the caller owns: tensors in them are pinned (`Tensor.is_pinned`).
+    """Pin `size` bytes from the address `ptr` on, which the caller owns: tensors whose storage starts in them are pinned.
 
     The memory must outlive its registration. The flags 1 (portable) and 2 (mapped) are taken and change nothing.
 

@@ -11,6 +11,7 @@ _NO_SENSOR = "a virtual device has no sensors and no driver that could tell"
 _NO_GRAPHS = "kernels are functions of the host, and a sequence of them cannot be captured and replayed"
 _NO_POOLS = "the allocator asks the host for each block and has no pools or caches that could be set up or exchanged"
 _NO_HANDLES = "kernels call the host's libraries, which have no handles"
+_TENSOR_TYPE = "a name for `Tensor.type` and `isinstance`; calling it is refused"
 _TYPED_STORAGE = "typed storages are deprecated in torch; `torch.UntypedStorage(size, device='npu')` is there"
 
 #: torch.cuda's name -> torch.npu's, where the name itself says CUDA.
@@ -24,12 +25,14 @@ RENAMED: dict[str, str] = {
 
 #: Names of torch.cuda (dotted where they are in one of its modules) that exist here and do something else: what.
 DIFFERS: dict[str, str] = {
+    **{f"{kind}Tensor": _TENSOR_TYPE for kind in (
+        "BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short",
+    )},
     "CudaError": "its `code` is one of `npurt().npuError`",
     "Event": "makes a `torch.Event`; sharing it between processes is refused; `external`, which is for graphs, is absent",
     "Stream": "`priority` is kept and has no effect; the handle is `npu_stream`",
     "ExternalStream": "takes handles of `npurt().npuStreamCreate` and checks them; `device` may be left out",
     "get_stream_from_external": "checks the handle; `device` may be left out",
-    "FloatTensor": "a name for `Tensor.type` and `isinstance`; calling it is refused, as for all tensor types",
     "can_device_access_peer": "always true of two devices: all memory is the host's",
     "check_error": "raises `NpuError`; the codes are those of `npurt().npuError`",
     "cudart": "has `npuHostRegister`, `npuHostUnregister`, `npuStreamCreate`, `npuStreamDestroy`, `npuMemGetInfo`, "
@@ -66,7 +69,7 @@ DIFFERS: dict[str, str] = {
     "amp.custom_bwd": "is no deprecated alias",
     "comm.broadcast_coalesced": "copies tensor by tensor: `buffer_size` has no effect",
     "comm.reduce_add_coalesced": "adds tensor by tensor: `buffer_size` has no effect",
-}
+}  # fmt: skip
 
 #: Names that exist to be called and raise NotImplementedError: why.
 REFUSED: dict[str, str] = {

@@ -191,8 +191,8 @@ class device:  # noqa: N801  (the name that torch.cuda has)
 
 
 class device_of(device):  # noqa: N801
-    """Context in which the device of `tensor` is current; a tensor that is not on npu changes nothing."""
+    """Context in which the device of the tensor `obj` is current; what is not on npu changes nothing."""
 
-    def __init__(self, tensor: Any) -> None:
-        on_npu = getattr(getattr(tensor, "device", None), "type", None) == "npu"
-        super().__init__(tensor.device if on_npu else None)
+    def __init__(self, obj: Any) -> None:
+        on_npu = getattr(getattr(obj, "device", None), "type", None) == "npu"
+        super().__init__(obj.device if on_npu else None)

@@ -160,6 +160,23 @@ def test_what_a_virtual_device_is():
     torch.npu.ipc_collect()
 
 
+def test_what_asks_nothing_of_a_device_does_not_start_the_runtime(with_vnpu):
+    with_vnpu(
+        """
+        import torch, torch_vnpu
+        npu = torch.npu
+        for query in (
+            npu.get_arch_list, npu.get_gencode_flags, npu.is_bf16_supported, npu.is_tf32_supported, npu.get_allocator_backend,
+            npu.is_current_stream_capturing, npu.get_sync_debug_mode, npu.reset_peak_host_memory_stats,
+            npu.reset_accumulated_host_memory_stats, lambda: npu.stream(None).__enter__(), lambda: npu.check_error(0),
+            lambda: npu.amp.GradScaler(), lambda: [getattr(npu, name) for name in npu.__all__],
+        ):
+            query()
+            assert not npu.is_initialized(), query
+        """
+    ).passed()
+
+
 def test_peers():
     assert torch.npu.can_device_access_peer(0, "npu:1")
     assert not torch.npu.can_device_access_peer(1, torch.device("npu:1"))
@@ -336,6 +353,24 @@ def test_figures_of_pinned_memory():
     assert x.sum().item() == 1000
     torch.npu.reset_peak_host_memory_stats()
     assert torch.npu.host_memory_stats()["allocated_bytes.peak"] == before["allocated_bytes.current"]
+
+
+def test_workers_of_a_loader_and_its_pinning_thread(fresh):
+    run = fresh(
+        """
+        import torch
+        torch.ones(1, device="npu:1")
+        torch.npu.set_device(1)
+        data = torch.utils.data.TensorDataset(torch.arange(8.0))
+        workers = dict(num_workers=1, multiprocessing_context="spawn")
+        loader = torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True, **workers)
+        if __name__ == "__main__":
+            for (batch,) in loader:
+                print(batch.is_pinned(), batch.to("npu", non_blocking=True).sum().item(), torch.npu.current_device())
+        """
+    )
+    assert run.lines == ["True 6.0 1", "True 22.0 1"], run.err
+    assert run.code == 0
 
 
 def test_registered_memory_is_not_torchs_and_not_counted():

@@ -1,10 +1,13 @@
 """The runtime's own functions behind `torch.npu.npurt()`: error codes instead of crashes, registered memory, handles."""
 
 import ctypes
+import threading
 import time
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SIZE = 4096
 
@@ -95,6 +98,42 @@ def test_ranges_never_overlap(npurt, block, first, bytes, code):
     assert npurt.npuHostRegister(start + first, bytes) == code
     npurt.npuHostUnregister(start + first)
     assert npurt.npuHostUnregister(start + 100) == 0
+
+
+# Nothing looks at the memory itself, so the addresses may be any.
+BASE = 1 << 40
+RANGES = st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 12))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(RANGES, max_size=30))
+def test_what_is_registered_is_what_a_list_of_ranges_says(steps):
+    npurt, ranges = torch.npu.npurt(), {}
+    try:
+        for registers, first, size in steps:
+            if registers:
+                free = all(first + size <= start or start + bytes <= first for start, bytes in ranges.items())
+                assert npurt.npuHostRegister(BASE + first, size) == (0 if free else npurt.npuError.already_registered)
+                if free:
+                    ranges[first] = size
+            else:
+                known = ranges.pop(first, None)
+                assert npurt.npuHostUnregister(BASE + first) == (0 if known else npurt.npuError.not_registered)
+    finally:
+        for first in ranges:
+            assert npurt.npuHostUnregister(BASE + first) == 0
+
+
+@pytest.mark.parametrize("number", [-1, 2**64, "1", None, 1.5])
+def test_what_is_no_address_is_a_type_error(npurt, number):
+    for use in (
+        lambda: npurt.npuHostRegister(number, 16),
+        lambda: npurt.npuHostUnregister(number),
+        lambda: npurt.npuStreamCreate(number),
+        lambda: npurt.npuStreamDestroy(number),
+    ):
+        with pytest.raises(TypeError):
+            use()
 
 
 def test_memory_that_torch_pinned_is_torchs(npurt):
@@ -194,6 +233,37 @@ def test_many_streams_come_and_go(npurt):
     while threads() > before + 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threads() <= before + 2
+
+
+def test_a_stream_is_destroyed_once_however_many_try(npurt):
+    """While a third thread uses it, which either works or is refused."""
+    for _ in range(20):
+        handle = created(npurt)
+        stream = torch.npu.ExternalStream(handle)
+        codes, refused, start = [], [], threading.Barrier(3)
+
+        def use(stream=stream, refused=refused, start=start) -> None:
+            x = torch.zeros(8, device="npu")
+            start.wait()
+            try:
+                with torch.npu.stream(stream):
+                    for _ in range(50):
+                        x.add_(1)
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        def destroy(handle=handle, codes=codes, start=start) -> None:
+            start.wait()
+            codes.append(int(npurt.npuStreamDestroy(handle)))
+
+        threads = [threading.Thread(target=work) for work in (use, destroy, destroy)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        torch.npu.synchronize()
+        assert sorted(codes) == [0, npurt.npuError.invalid_handle]
+        assert all("invalid handle" in words for words in refused)
 
 
 def test_memory_info(npurt):

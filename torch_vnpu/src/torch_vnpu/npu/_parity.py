@@ -57,6 +57,7 @@ DIFFERS: dict[str, str] = {
     "manual_seed": "seeds at once, before the first use too",
     "memory_reserved": "the same as `memory_allocated`: nothing is cached",
     "max_memory_reserved": "the same as `max_memory_allocated`",
+    "memory": "has what works; names that are refused are `torch.npu`'s alone",
     "memory_cached": "deprecated there and here; the same as `memory_allocated`",
     "max_memory_cached": "deprecated there and here; the same as `max_memory_allocated`",
     "memory_stats": "the keys of `torch.accelerator.memory_stats`; no figures by size of block",

@@ -45,7 +45,7 @@ def public_names() -> list[str]:
     names = {*torch.cuda.__all__, *UNLISTED, *torch.cuda.memory.__all__, *torch.cuda.random.__all__}
     for module in MODULES:
         names |= {f"{module}.{name}" for name in getattr(torch.cuda, module).__all__}
-    return sorted(names, key=str.lower)
+    return sorted(names, key=lambda name: (name.lower(), name))
 
 
 NAMES = public_names()

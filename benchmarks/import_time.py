@@ -1,6 +1,6 @@
 """What `import torch_vnpu` adds to `import torch`, in milliseconds: medians of alternating fresh interpreters.
 
-    python benchmarks/import_time.py [--rounds N]
+python benchmarks/import_time.py [--rounds N]
 """
 
 import argparse
@@ -31,7 +31,9 @@ def main() -> None:
     pairs = [(milliseconds("torch"), milliseconds("torch_vnpu")) for _ in range(rounds)]
     torch, vnpu = (median(column) for column in zip(*pairs, strict=True))
     added = median(vnpu - torch for torch, vnpu in pairs)
-    print(f"import torch {torch:.0f} ms, import torch_vnpu {vnpu:.0f} ms: {added:.0f} ms more (median of {rounds} pairs)")
+    print(
+        f"import torch {torch:.0f} ms, import torch_vnpu {vnpu:.0f} ms: {added:.0f} ms more (median of {rounds} pairs)"
+    )
 
 
 if __name__ == "__main__":

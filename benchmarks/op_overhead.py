@@ -1,13 +1,15 @@
 """What an operator costs on npu, as ratios npu/cpu: a tiny add, a large matmul, an MLP step and a convnet step.
 
 Both devices are measured alternately in one process; the ratio is the median over the rounds. One intra-op thread, unless
---threads says otherwise, so that the two share a machine fairly.
+--threads says otherwise, so that the two share a machine fairly. Launches are queued unless TASK_QUEUE_ENABLE=0; a round ends
+when the device has done its work.
 
     python benchmarks/op_overhead.py [--threads N] [--rounds N]
 """
 
 import argparse
 import copy
+import os
 import time
 from collections.abc import Callable
 from statistics import median
@@ -92,7 +94,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="alternating rounds per case (15)")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print(f"torch {torch.__version__}, {arguments.threads} intra-op thread(s), median of {arguments.rounds} rounds")
+    mode = "synchronous" if os.environ.get("TASK_QUEUE_ENABLE") == "0" else "queued"
+    print(f"torch {torch.__version__}, {mode}, {arguments.threads} thread(s), median of {arguments.rounds} rounds")
     print(f"{'case':22}{'cpu, µs':>12}{'npu, µs':>12}{'npu/cpu':>10}")
     for name, (make, calls) in CASES.items():
         torch.manual_seed(0)

@@ -39,8 +39,6 @@ study = Study(
     ),
     not_covered=(
         "Real Ascend hardware, and the test-suites of torch_npu itself.",
-        "Sending a module to another process: Module.share_memory() returns without the patch, as it does on CUDA, where "
-        "it does nothing; that npu memory is really shared is not claimed.",
         "Tensors on another npu than the current one in Tensor.type: the patch moves them to the current device, torch leaves "
         "them where they are. A direct probe shows it; a program that relied on the move has to ask for the device.",
         "Under npu autocast, the worker threads of DataParallel run without autocast, with the patch and without: both ask "

@@ -239,6 +239,26 @@ def test_memory_figures_are_those_after_what_is_queued(learned):
     assert torch.npu.memory_allocated() == before
 
 
+def test_results_that_the_host_has_dropped_do_not_pile_up():
+    x = torch.zeros(16, 1024, 1024, device="npu")  # 64 MiB
+    torch.npu.synchronize()
+    torch.npu.reset_peak_memory_stats()
+    for _ in range(60):
+        x = x + 1
+    assert x[0, 0, 0].item() == 60
+    assert torch.npu.max_memory_allocated() < 10 * x.untyped_storage().nbytes()
+
+
+def test_numbers_that_say_how_long_a_result_is_are_looked_at():
+    out = torch.empty(5, dtype=torch.int64, device="npu")
+    torch.arange(5, out=out)
+    torch.arange(5, out=out)
+    with pytest.warns(UserWarning, match="resized"):
+        torch.arange(7, out=out)
+    assert out.tolist() == list(range(7))
+    assert torch.arange(3, device="npu").tolist() == [0, 1, 2]
+
+
 # ------------------------------------------------------------------------------------ modes, in processes of their own
 @pytest.mark.parametrize("variable", [{"TASK_QUEUE_ENABLE": "0"}, {"ASCEND_LAUNCH_BLOCKING": "1"}])
 def test_a_blocking_launch_fails_itself(fresh, variable):

@@ -1,5 +1,6 @@
 #include "allocator.h"
 
+#include <ATen/StorageUtils.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
@@ -91,13 +92,14 @@ DeviceMemory* memory_of(DeviceIndex device) {
 struct Block {
   StoragePtr cpu;
   std::optional<Charge> charge;
+  bool shared = false;  // the bytes lie in memory that other processes may map
 };
 
 void delete_block(void* context) { delete static_cast<Block*>(context); }
 
 DataPtr adopt(StoragePtr cpu, DeviceIndex device) {
   void* pointer = cpu->mutable_data();
-  std::unique_ptr<Block> block(new Block{std::move(cpu), std::nullopt});
+  std::unique_ptr<Block> block(new Block{std::move(cpu), std::nullopt, false});
   if (block->cpu->data_ptr().get_deleter() != &delete_memory) {
     block->charge.emplace(pointer, block->cpu->nbytes(), device);
     block->cpu->set_allocator(memory_of(device));
@@ -217,6 +219,19 @@ StoragePtr cpu_storage_of(StorageImpl* npu) {
       npu->mutable_data(), keep, [](void* p) { delete static_cast<StoragePtr*>(p); }, c10::Device(c10::kCPU));
   return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), npu->nbytes(), std::move(data),
                                           c10::GetCPUAllocator(), true);
+}
+
+StoragePtr share_storage(StorageImpl* npu) {
+  auto* block = block_of(npu);
+  TORCH_CHECK(block, "npu: a storage over memory that is not its own cannot be shared between processes");
+  if (block->shared) return block->cpu;
+  const auto device = npu->device().index();
+  settle(device);
+  auto shared = at::new_shm_fd_storage(npu->nbytes());
+  std::memcpy(shared->mutable_data(), npu->data(), npu->nbytes());
+  rewrap_cpu_storage(npu, shared.get(), device);
+  block_of(npu)->shared = true;
+  return shared;
 }
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {

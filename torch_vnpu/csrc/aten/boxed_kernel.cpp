@@ -66,6 +66,8 @@ class Call {
     const bool writes_results = out && plan.makes_all;
     auto call = std::make_unique<Deferred>(writes_results ? *out : op_, traits_.name.c_str(), stream());
     call->arguments = std::move(arguments);
+    call->bytes = plan.bytes;
+    Deferred::make_room(call->stream, plan.bytes);
     if (!writes_results && plan.makes_some) call->results.resize(plan.returned.size());
     const c10::OptionalDeviceGuard guard(c10::Device(kNpu, device()));
     for (size_t i = 0; i < plan.returned.size(); ++i) {

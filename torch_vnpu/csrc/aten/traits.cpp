@@ -66,6 +66,7 @@ const std::unordered_set<std::string_view>& value_dependent() {
       "aten::_ctc_loss",        "aten::_ctc_loss_backward", "aten::segment_reduce", "aten::_segment_reduce_backward",
       "aten::_embedding_bag",   "aten::_embedding_bag_forward_only", "aten::_pack_padded_sequence",
       "aten::linalg_lstsq",     "aten::_linalg_check_errors", "aten::set_data", "aten::_assert_async",
+      "aten::arange",           "aten::range",  // numbers say how many elements there are
   };
   return names;
 }

@@ -1,12 +1,14 @@
 // The module torch_vnpu._C: what Python needs of the runtime that torch.accelerator does not offer already.
 #include <ATen/Context.h>
 #include <pybind11/pybind11.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Generator.h>
 
 #include <string>
 #include <unordered_map>
 
 #include "../aten/autograd_threads.h"
+#include "../aten/allocator.h"
 #include "../aten/check.h"
 #include "../aten/deferred.h"
 #include "../aten/device.h"
@@ -122,6 +124,21 @@ py::object default_generator(int device) {
   return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
 }
 
+// Storages cross this border as torch.UntypedStorage objects.
+py::object share_storage(const py::object& npu) {
+  auto storage = torch::createStorage(npu.ptr());
+  if (storage.device().type() != vnpu::kNpu) throw py::type_error("expected a storage on npu");
+  return py::reinterpret_steal<py::object>(torch::createPyObject(c10::Storage(vnpu::share_storage(storage.unsafeGetStorageImpl()))));
+}
+
+py::object storage_over(const py::object& cpu, int device) {
+  auto storage = torch::createStorage(cpu.ptr());
+  if (!storage.device().is_cpu()) throw py::type_error("expected a storage on CPU");
+  auto bytes = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
+  return py::reinterpret_steal<py::object>(
+      torch::createPyObject(vnpu::wrap_cpu_storage(std::move(bytes), static_cast<c10::DeviceIndex>(device))));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -144,6 +161,10 @@ PYBIND11_MODULE(_C, module) {
   module.def("manual_seed_all", &manual_seed_all, py::arg("seed"),
              "Seed the generators of all devices, however many there will be; initialises nothing.");
   module.def("default_generator", &default_generator, py::arg("device"));
+  module.def("share_storage", &share_storage, py::arg("npu"),
+             "The CPU storage in shared memory that has the bytes of an npu storage from now on.");
+  module.def("storage_over", &storage_over, py::arg("cpu"), py::arg("device"),
+             "A new npu storage over the bytes of a CPU storage.");
   module.def("subscribe", &subscribe, py::arg("listener"), py::arg("kinds"),
              "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");
   module.def("unsubscribe", &unsubscribe, py::arg("id"));

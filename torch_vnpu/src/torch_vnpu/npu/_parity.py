@@ -50,7 +50,7 @@ DIFFERS: dict[str, str] = {
     "get_sync_debug_mode": "always 0",
     "has_magma": "false: MAGMA is a library for CUDA",
     "host_memory_stats": "without times and buckets; what is requested is what is active and allocated",
-    "ipc_collect": "does nothing: memory is not shared with other processes",
+    "ipc_collect": "does nothing: the operating system frees shared memory when the last process lets go of it",
     "is_bf16_supported": "always true",
     "is_current_stream_capturing": "always false: there are no graphs",
     "is_tf32_supported": "always false: float32 is computed as float32",

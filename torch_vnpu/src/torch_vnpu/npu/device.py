@@ -137,7 +137,7 @@ def is_current_stream_capturing() -> bool:
 
 
 def ipc_collect() -> None:
-    """Give memory back that other processes have let go of. Memory is not shared with any, so there is none."""
+    """Give memory back that other processes have let go of: the operating system does so by itself."""
     _lazy.init()
 
 

@@ -83,8 +83,8 @@ class Event(torch.Event, metaclass=_NpuEvents):
             NotImplementedError: always.
         """
         raise NotImplementedError(
-            "torch.npu cannot share an event with another process: the virtual device belongs to one process, and nothing on "
-            "it is visible from another"
+            "torch.npu cannot share an event with another process: it marks a place in a stream, and a stream belongs to one "
+            "process; synchronize before you tell the other one"
         )
 
 

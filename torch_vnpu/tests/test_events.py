@@ -97,6 +97,7 @@ def test_events_and_waits():
     torch.npu.Event().wait(first)  # never recorded: nothing is told
     with torch.npu.stream(first):
         torch.ones(2, device="npu").add_(1)
+    settle()
     with listening() as seen:
         event.record(first)
         second.wait_event(event)

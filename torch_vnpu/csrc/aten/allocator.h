@@ -17,6 +17,9 @@ c10::Storage wrap_cpu_storage(c10::intrusive_ptr<c10::StorageImpl> cpu, c10::Dev
 void rewrap_cpu_storage(c10::StorageImpl* npu, c10::StorageImpl* cpu, c10::DeviceIndex device);
 // The CPU storage behind an npu storage; one over foreign memory (from a blob, say) is made where there is none.
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_of(c10::StorageImpl* npu);
+// False for foreign memory. Whoever made such a storage may free its memory as soon as a call has returned, so no work on it is
+// queued.
+bool owns_memory(const c10::StorageImpl* npu);
 // Replaces the memory of `storage` by one of `bytes`, keeping the common prefix.
 void resize_storage(const c10::Storage& storage, size_t bytes);
 

@@ -10,9 +10,11 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 
 #include "aliases.h"
+#include "allocator.h"
 #include "check.h"
 #include "deferred.h"
 #include "device.h"
@@ -77,6 +79,7 @@ class Call {
           auto alias = aliases_.to_cpu(tensor, true);
           if (writes_results) {
             call->arguments.emplace_back(std::move(alias));
+            ++call->outs;
           } else {
             call->results[i].push_back(std::move(alias));
           }
@@ -101,7 +104,8 @@ class Call {
     if (!target.is_non_overlapping_and_dense()) return false;  // the copy may be refused, which the caller has to see
     for (const auto* tensor : {&target, &source})
       if (tensor->layout() != at::kStrided || tensor->is_conj() || tensor->is_neg()) return false;
-    const auto& host = to_device ? source : target;
+    const auto& [host, npu] = to_device ? std::tie(source, target) : std::tie(target, source);
+    if (!owns_memory(npu.storage().unsafeGetStorageImpl())) return false;
     const bool direct = stack->back().toBool() && vnpuHostIsPinned(host.storage().data());
     if (!direct && (to_host || host.storage().nbytes() > kStagedBytes)) return false;
     at::AutoDispatchBelowADInplaceOrView below_autograd;

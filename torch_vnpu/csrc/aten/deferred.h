@@ -23,6 +23,7 @@ struct Deferred {
   vnpuStream_t stream;
   bool grad_mode;
   torch::jit::Stack arguments;
+  size_t outs = 0;  // how many of the last arguments are results that the operator writes itself
   // What the operator returns is copied here. Empty where it writes its results itself.
   std::vector<std::vector<at::Tensor>> results;
 };

@@ -88,8 +88,7 @@ class TestOperators(TestCase):
     def test_an_operator_writes_its_out(self, device, dtype, op):
         left, right = (make_tensor((4,), device=device, dtype=dtype, low=0.5) for _ in range(2))
         out = torch.empty(0, device=device, dtype=dtype)
-        with self.assertNotWarn(lambda: None):
-            op(left, right, out=out)
+        self.assertNotWarn(lambda: op(left, right, out=out))
         self.assertEqual(out, op(left, right))
 
 
@@ -99,10 +98,11 @@ del _class
 
 
 class TestInstantiation(unittest.TestCase):
-    """What was generated above; pytest collects nothing where a base is missing, and would say nothing."""
+    """What was generated above: where PyTorch finds no base for the device, it generates nothing and says nothing."""
 
-    def test_each_class_exists_for_this_backend_alone(self):
-        made = {name for name, value in globals().items() if isinstance(value, type) and issubclass(value, TestCase)}
-        self.assertEqual(
-            made - {"TestCase"}, {"TestTensorsPRIVATEUSE1", "TestDerivativesPRIVATEUSE1", "TestOperatorsPRIVATEUSE1"}
-        )
+    def test_each_class_exists_for_this_device_alone(self):
+        made = [value for value in globals().values() if isinstance(value, type) and issubclass(value, TestCase)]
+        # The first use of the base renames it, so the names end in PRIVATEUSE1 or in NPU.
+        bases = {cls.__name__.removesuffix("PRIVATEUSE1").removesuffix("NPU") for cls in made if cls is not TestCase}
+        self.assertEqual(bases, {"TestTensors", "TestDerivatives", "TestOperators"})
+        self.assertEqual(len(made), 4)

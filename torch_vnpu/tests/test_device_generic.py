@@ -35,7 +35,9 @@ class TestTensors(TestCase):
     @deviceCountAtLeast(2)
     @dtypes(torch.float32)
     def test_devices_are_listed_with_the_current_one_first(self, devices, dtype):
-        self.assertEqual([torch.ones(1, dtype=dtype, device=one).device for one in devices], [torch.device(d) for d in devices])
+        self.assertEqual(
+            [torch.ones(1, dtype=dtype, device=one).device for one in devices], [torch.device(d) for d in devices]
+        )
         self.assertEqual(torch.device(devices[0]).index, torch.npu.current_device())
 
     @parametrize("format", [torch.contiguous_format, torch.channels_last])
@@ -77,7 +79,10 @@ class TestDerivatives(TestCase):
 class TestOperators(TestCase):
     """Tests over the operator database, as `@ops` generates them."""
 
-    @ops([op for op in op_db if op.name in _WANTED and not op.variant_test_name], allowed_dtypes=[torch.float32, torch.int64])
+    @ops(
+        [op for op in op_db if op.name in _WANTED and not op.variant_test_name],
+        allowed_dtypes=[torch.float32, torch.int64],
+    )
     def test_an_operator_is_that_of_cpu(self, device, dtype, op):
         for sample in op.sample_inputs(device, dtype):
             there = op(sample.input, *sample.args, **sample.kwargs)

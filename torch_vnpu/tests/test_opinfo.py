@@ -35,7 +35,9 @@ def test_an_operator_agrees_with_cpu(worker, name):
 
 @pytest.mark.parametrize("entry", known.KNOWN, ids=str)
 def test_what_is_known_to_differ_still_does(worker, entry):
-    name, dtypes = (entry, [check.main_dtype(entry)]) if isinstance(entry, str) else (entry[0], [getattr(torch, entry[1])])
+    name, dtypes = (
+        (entry, [check.main_dtype(entry)]) if isinstance(entry, str) else (entry[0], [getattr(torch, entry[1])])
+    )
     for dtype in dtypes:
         outcome = worker.ask(workers.Ask(name, check.short(dtype), check.SAMPLES))
         assert outcome["status"] != "pass", f"{entry} agrees with CPU now: take it out of the table"
@@ -67,7 +69,10 @@ class TestTheCheckItself:
             (lambda made: made.double(), "dtype"),
             (lambda made: made.unsqueeze(0), "shape"),
             (lambda made: made.detach(), "requires_grad"),
-            (lambda made: torch.cat([made.flatten(), made.flatten()])[::2].as_strided(made.shape, made.stride(), 1), "storage_offset"),
+            (
+                lambda made: torch.cat([made.flatten(), made.flatten()])[::2].as_strided(made.shape, made.stride(), 1),
+                "storage_offset",
+            ),
             (lambda made: [made, made], "2 values"),
             (lambda made: made.item, "instead of a tensor"),
         ],
@@ -102,7 +107,9 @@ class TestTheCheckItself:
         moved, row, wide = move(whole), move(whole.detach()[1, ::2]), move(whole.detach()[:, :1].expand(3, 5))
         assert moved.requires_grad
         assert (row.stride(), row.storage_offset(), wide.stride()) == ((2,), 4, (4, 0))
-        assert row.untyped_storage().data_ptr() == moved.untyped_storage().data_ptr() == wide.untyped_storage().data_ptr()
+        assert (
+            row.untyped_storage().data_ptr() == moved.untyped_storage().data_ptr() == wide.untyped_storage().data_ptr()
+        )
         assert row.tolist() == [4, 6]
         lazy = move(torch.tensor([1 + 2j]).conj())
         assert lazy.is_conj()

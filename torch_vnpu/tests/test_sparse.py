@@ -43,9 +43,11 @@ ATTEMPTS = {
     "a host CSR moved": lambda: host(torch.sparse_csr).to("npu"),
     "a host COO moved by its method": lambda: host(torch.sparse_coo).npu(),
     "a sparse mask": lambda: dense().sparse_mask(host(torch.sparse_coo)),
-    "a sparse gradient": lambda: torch.nn.functional.embedding(
-        torch.tensor([1], device="npu"), dense().requires_grad_(), sparse=True
-    ).sum().backward(),
+    "a sparse gradient": lambda: (
+        torch.nn.functional.embedding(torch.tensor([1], device="npu"), dense().requires_grad_(), sparse=True)
+        .sum()
+        .backward()
+    ),
     "a host sparse operand": lambda: torch.sparse.mm(host(torch.sparse_coo), dense()),
     "a host sparse operand of addition": lambda: dense() + host(torch.sparse_coo),
 }

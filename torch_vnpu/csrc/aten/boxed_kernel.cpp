@@ -363,10 +363,11 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
 }
 
 // CompositeExplicit operators that run as one kernel here, as they do on accelerators that have one. Without this, they would
-// be taken apart into many launches, or (kaiser_window) look for a kernel of this device where CPU's are kept.
+// be taken apart into many launches, or (kaiser_window, conj_physical_) look for a kernel of this device where CPU's are kept.
 bool forced(const c10::OperatorName& name) {
   static const std::unordered_set<std::string_view> whole = {
-      "aten::copy_", "aten::convolution", "aten::convolution_backward", "aten::zeros_like", "aten::ones_like"};
+      "aten::copy_",     "aten::convolution", "aten::convolution_backward",
+      "aten::zeros_like", "aten::ones_like",   "aten::conj_physical_"};
   if (name.name.starts_with("aten::_foreach_") || name.name == "aten::kaiser_window") return true;
   if (name.name == "aten::fill_") return name.overload_name == "Scalar";
   return name.overload_name.empty() && whole.contains(name.name);

@@ -29,8 +29,8 @@ TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-// They have dense operands and would make a tensor of a compressed layout without asking the device.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+// They are composite, which ranks above the fallback, and make a tensor of a compressed layout without asking the device.
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
   for (const auto* name : {"_sparse_compressed_tensor_unsafe", "_sparse_csr_tensor_unsafe", "_sparse_csc_tensor_unsafe",
                            "_sparse_bsr_tensor_unsafe", "_sparse_bsc_tensor_unsafe"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());

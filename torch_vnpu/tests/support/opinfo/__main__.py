@@ -1,15 +1,16 @@
 """`python -m opinfo OUT`: the whole database, with queued launches and with synchronous ones, and the page of its figures."""
 
 import hashlib
+import sys
 from pathlib import Path
 
 import click
 from rich.progress import Progress
-from torch_vnpu import _C
-from unpatch.files import write_whole
 
 from opinfo import check, workers
-from opinfo.document import page
+from opinfo.document import page, unexplained
+from torch_vnpu import _C
+from unpatch.files import write_whole
 
 #: What a pass sets in its workers' environment.
 MODES = {"queued": {"TASK_QUEUE_ENABLE": "1"}, "synchronous": {"TASK_QUEUE_ENABLE": "0"}}
@@ -36,10 +37,15 @@ def _state() -> str:
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--keep", type=click.Path(path_type=Path), default=Path(".venv/opinfo"), help="Where the answers are kept.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), default=Path(".venv/opinfo"), help="Where the answers are kept."
+)
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Worker processes.")
 def main(out: Path, keep: Path, jobs: int) -> None:
-    """Runs all of PyTorch's operator database and writes its figures to OUT. Interrupted, it goes on where it was."""
+    """Runs all of PyTorch's operator database and writes its figures to OUT. Interrupted, it goes on where it was.
+
+    Exit code 1: an operator differs and nothing in `known` says why; each is named on stderr.
+    """
     keep.mkdir(parents=True, exist_ok=True)
     asks = all_asks()
     results = {}
@@ -51,6 +57,10 @@ def main(out: Path, keep: Path, jobs: int) -> None:
                 asks, kept, environment, jobs, lambda count, task=task: progress.update(task, completed=count)
             )
     write_whole(out, page(results))
+    wrong = unexplained(results)
+    for outcome in wrong:
+        click.echo(f"{outcome['op']} ({outcome['dtype']}): {outcome['status']}, {outcome['reason']}", err=True)
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,16 @@ SAMPLES = 60
 SEEDS = (1, 2)
 
 # Their results hold whatever the memory held.
-_UNINITIALISED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_")
+_UNINITIALISED = (
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+)
 
 # Their other arguments lie on CPU whatever the device, by the operator's own contract.
 _HOST_ARGUMENTS = ("tensor_split",)
@@ -201,7 +210,9 @@ def _compare_inplace(op: OpInfo, sample: SampleInput, compare: "Compare") -> Non
         args = sample.args if op.name in _HOST_ARGUMENTS else given[1]
         torch.manual_seed(7)
         with torch.no_grad():
-            runs.append((given[0], _run(lambda given=given, args=args: op.inplace_variant(given[0], *args, **given[2]))))
+            runs.append(
+                (given[0], _run(lambda given=given, args=args: op.inplace_variant(given[0], *args, **given[2])))
+            )
     (cpu_input, (cpu, cpu_error)), (npu_input, (npu, npu_error)) = runs
     _compare_errors("the in-place variant", cpu_error, npu_error)
     if cpu_error is None:

@@ -3,9 +3,13 @@
 _JITERATOR = "torch.cuda.jiterator compiles CUDA source; CPU refuses it too"
 _NO_CPU_KERNEL = "there is no CPU kernel, so CPU refuses it too"
 _SPARSE = "it takes or returns a sparse tensor, and there are none on npu: refused"
-_OTHER_PATH = (
-    "PyTorch itself takes another path off CPU, which rounds the products to bfloat16 in between; the results agree, the gradients "
-    "within bfloat16's rounding only"
+_LAYOUT = (
+    "attention is fused on CPU and composed of other operators here: equal up to rounding, the gradients in other strides; a fused "
+    "kernel of its own would be needed"
+)
+_ACCUMULATION = (
+    "PyTorch picks the dtype in which it accumulates by the name of the device, and has an entry for CPU only: the gradients are "
+    "rounded more often here"
 )
 
 #: Operator, or (operator, dtype), to reason.
@@ -15,6 +19,9 @@ KNOWN: dict[str | tuple[str, str], str] = {
     "jiterator_binary": _JITERATOR,
     "jiterator_binary_return_by_ref": _JITERATOR,
     "jiterator_unary": _JITERATOR,
+    ("nn.functional.linear_cross_entropy.chunked", "bfloat16"): _ACCUMULATION,
+    ("nn.functional.linear_cross_entropy.chunked_none", "bfloat16"): _ACCUMULATION,
+    ("nn.functional.scaled_dot_product_attention", "float32"): _LAYOUT,
     "sparse.mm.reduce": _SPARSE,
     "sparse.sampled_addmm": _SPARSE,
     "to_sparse": _SPARSE,

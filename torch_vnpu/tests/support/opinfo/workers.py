@@ -47,8 +47,18 @@ class Worker:
             return json.loads(line)
         late = process.poll() is None and line is None
         self.close()
-        status, reason = ("timeout", f"no answer in {seconds:.0f} s") if late else ("crash", f"exit code {process.returncode}")
-        return {"op": ask.op, "dtype": ask.dtype, "status": status, "reason": reason, "samples": 0, "backward": 0, "rounded": 0}
+        status, reason = (
+            ("timeout", f"no answer in {seconds:.0f} s") if late else ("crash", f"exit code {process.returncode}")
+        )
+        return {
+            "op": ask.op,
+            "dtype": ask.dtype,
+            "status": status,
+            "reason": reason,
+            "samples": 0,
+            "backward": 0,
+            "rounded": 0,
+        }
 
     def close(self) -> None:
         """Ends the process."""
@@ -81,7 +91,9 @@ class Worker:
         return self._process.stdout.readline()
 
 
-def run(asks: Iterable[Ask], kept: Path, environment: dict[str, str], jobs: int, done: Callable[[int], None]) -> list[dict]:
+def run(
+    asks: Iterable[Ask], kept: Path, environment: dict[str, str], jobs: int, done: Callable[[int], None]
+) -> list[dict]:
     """The outcomes of all `asks`, those already in the file `kept` included; `done` is told how many there are so far."""
     outcomes = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     made = {(outcome["op"], outcome["dtype"]) for outcome in outcomes}

@@ -8,7 +8,7 @@ import torch
 from opinfo import check, known, workers
 from opinfo.document import page
 
-SAMPLE = sorted(check.OPERATORS)[3::8]
+SAMPLE = [name for name in sorted(check.OPERATORS)[3::8] if not known.reason(name, check.short(check.main_dtype(name)))]
 SAMPLES = 12  # of one operator; the full pass takes more
 
 
@@ -19,16 +19,9 @@ def worker() -> Iterator[workers.Worker]:
     made.close()
 
 
-def main_ask(name: str) -> workers.Ask:
-    return workers.Ask(name, check.short(check.main_dtype(name)), SAMPLES)
-
-
 @pytest.mark.parametrize("name", SAMPLE)
 def test_an_operator_agrees_with_cpu(worker, name):
-    ask = main_ask(name)
-    outcome = worker.ask(ask)
-    if known.reason(name, ask.dtype):
-        return  # the test below is about it
+    outcome = worker.ask(workers.Ask(name, check.short(check.main_dtype(name)), SAMPLES))
     assert outcome["status"] == "pass", outcome["reason"]
     assert outcome["samples"] > 0
 

@@ -1,9 +1,10 @@
 """One operator of `op_db` on npu against CPU: values, strides, dtypes and devices, of the results and of the gradients.
 
-Every sample is run with two sets of random values. The first teaches the backend what the results look like, so that the second,
-whose arguments look the same, goes through the stream's queue.
+Every sample is run with two sets of random values. The first teaches the backend what the results look like, so that the
+second, whose arguments look the same, goes through the stream's queue.
 """
 
+import contextlib
 import itertools
 import math
 import random
@@ -57,7 +58,7 @@ class Outcome(NamedTuple):
     rounded: int = 0  # results that are CPU's up to rounding only
 
 
-class Difference(Exception):
+class DifferenceError(Exception):
     """npu is not as CPU."""
 
 
@@ -89,7 +90,7 @@ def check(name: str, dtype: torch.dtype, samples: int = SAMPLES) -> Outcome:
         torch.npu.synchronize()
     except Exception as error:
         _forget_errors()
-        reason = said + (str(error) if isinstance(error, Difference) else f"{type(error).__name__}: {error}")
+        reason = said + (str(error) if isinstance(error, DifferenceError) else f"{type(error).__name__}: {error}")
         return Outcome(name, short(dtype), "fail", " ".join(reason.split())[:400], *count)
     if count.samples:
         return Outcome(name, short(dtype), "pass", "", *count)
@@ -131,10 +132,8 @@ def _samples(name: str, dtype: torch.dtype, seed: int, most: int) -> list[Sample
 
 
 def _forget_errors() -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # it is of the operator that has failed already
         torch.npu.synchronize()
-    except RuntimeError:
-        pass  # it is of the operator that has failed already
 
 
 class Move:
@@ -221,7 +220,7 @@ def _compare_inplace(op: OpInfo, sample: SampleInput, compare: "Compare") -> Non
 
 def _compare_errors(what: str, cpu: Exception | None, npu: Exception | None) -> None:
     if cpu is not None and npu is None:
-        raise Difference(f"CPU refuses {what} ({type(cpu).__name__}), npu does not")
+        raise DifferenceError(f"CPU refuses {what} ({type(cpu).__name__}), npu does not")
     if cpu is None and npu is not None:
         raise npu
 
@@ -270,10 +269,10 @@ class Compare:
         self._values = values
 
     def __call__(self, what: str, cpu: Any, npu: Any) -> int:
-        """How many tensors are alike up to rounding only. Raises Difference."""
+        """How many tensors are alike up to rounding only. Raises DifferenceError."""
         left, right = tree_leaves(cpu), tree_leaves(npu)
         if len(left) != len(right):
-            raise Difference(f"{what}: {len(right)} values instead of {len(left)}")
+            raise DifferenceError(f"{what}: {len(right)} values instead of {len(left)}")
         return sum(self._leaf(what, one, other) for one, other in zip(left, right, strict=True))
 
     def _leaf(self, what: str, cpu: Any, npu: Any) -> int:
@@ -282,19 +281,23 @@ class Compare:
             if isinstance(cpu, torch.device):
                 alike = npu == self._device
             if type(npu) is not type(cpu) or not alike:
-                raise Difference(f"{what}: {npu!r} instead of {cpu!r}")
+                raise DifferenceError(f"{what}: {npu!r} instead of {cpu!r}")
             return 0
         if not isinstance(npu, torch.Tensor):
-            raise Difference(f"{what}: a {type(npu).__name__} instead of a tensor")
+            raise DifferenceError(f"{what}: a {type(npu).__name__} instead of a tensor")
         if npu.device != self._device:
-            raise Difference(f"{what}: lies on {npu.device}")
+            raise DifferenceError(f"{what}: lies on {npu.device}")
         for attribute in ("dtype", "shape", "layout", "requires_grad"):
             if getattr(npu, attribute) != getattr(cpu, attribute):
-                raise Difference(f"{what}: {attribute} {getattr(npu, attribute)} instead of {getattr(cpu, attribute)}")
+                raise DifferenceError(
+                    f"{what}: {attribute} {getattr(npu, attribute)} instead of {getattr(cpu, attribute)}"
+                )
         if cpu.layout == torch.strided:
             for method in ("stride", "storage_offset", "is_conj", "is_neg"):
                 if getattr(npu, method)() != getattr(cpu, method)():
-                    raise Difference(f"{what}: {method} {getattr(npu, method)()} instead of {getattr(cpu, method)()}")
+                    raise DifferenceError(
+                        f"{what}: {method} {getattr(npu, method)()} instead of {getattr(cpu, method)()}"
+                    )
         if not self._values:
             return 0
         expected, actual = cpu.detach(), npu.detach().cpu()
@@ -303,7 +306,7 @@ class Compare:
         try:
             torch.testing.assert_close(actual, expected, equal_nan=True)
         except AssertionError as error:
-            raise Difference(f"{what}: {error}") from None
+            raise DifferenceError(f"{what}: {error}") from None
         return 1
 
 

@@ -19,10 +19,11 @@ def page(results: Mapping[str, Iterable[Outcome]]) -> str:
     lines = [
         "# Operators",
         "",
-        f"Written by `make opinfo`: PyTorch {torch.__version__.split('+')[0]}'s operator database on npu against CPU. Compared are values (bit by bit",
-        "first, else within PyTorch's usual tolerance), strides, dtypes and devices of results and of gradients. Every sample is run with two",
-        f"sets of values, so that the second one goes through the queue; at most {SAMPLES} samples an operator, {LIGHT_SAMPLES} in the lighter pass.",
-        "An operator for which CPU raises an error too has no CPU kernel and is not counted among those that could pass.",
+        f"Written by `make opinfo`: the operator database of PyTorch {torch.__version__.split('+')[0]} on npu against CPU.",
+        "Compared are values (bit by bit first, else within PyTorch's usual tolerance), strides, dtypes and devices of the",
+        "results, of the gradients and of the in-place variant. Every sample is run with two sets of values, so that the",
+        f"second one goes through the queue; at most {SAMPLES} samples an operator, {LIGHT_SAMPLES} in the lighter pass.",
+        "An operator for which CPU raises an error too has no CPU kernel, and is not among those that CPU has.",
         "",
     ]
     for mode, outcomes in modes.items():

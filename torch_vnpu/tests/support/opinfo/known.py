@@ -1,15 +1,18 @@
-"""Operators of the database that do not agree with CPU, each with its reason. An entry that has become untrue fails a test."""
+"""Operators of the database that do not agree with CPU, each with its reason.
+
+An entry that has become untrue fails a test, and a difference without an entry fails the full pass.
+"""
 
 _JITERATOR = "torch.cuda.jiterator compiles CUDA source; CPU refuses it too"
 _NO_CPU_KERNEL = "there is no CPU kernel, so CPU refuses it too"
 _SPARSE = "it takes or returns a sparse tensor, and there are none on npu: refused"
 _LAYOUT = (
-    "attention is fused on CPU and composed of other operators here: equal up to rounding, the gradients in other strides; a fused "
-    "kernel of its own would be needed"
+    "attention is fused on CPU and composed of other operators here: equal up to rounding, the gradients in other strides; "
+    "a fused kernel of its own would be needed"
 )
 _ACCUMULATION = (
-    "PyTorch picks the dtype in which it accumulates by the name of the device, and has an entry for CPU only: the gradients are "
-    "rounded more often here"
+    "PyTorch picks the dtype in which it accumulates by the type of the device, and not the same for CPU and for a device that "
+    "it does not know: the gradients are rounded elsewhere"
 )
 
 #: Operator, or (operator, dtype), to reason.

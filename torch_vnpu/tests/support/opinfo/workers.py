@@ -1,7 +1,7 @@
 """Many checks in processes that may crash or hang: such an end is the outcome of the operator that was being checked.
 
-A worker is asked through its standard input, a line a check, and answers with a line of JSON. A full pass keeps its answers in a
-file of JSON lines and goes on from there when it is started again.
+A worker is asked through its standard input, a line a check, and answers with a line of JSON. A full pass keeps its answers
+in a file of JSON lines and goes on from there when it is started again.
 """
 
 import json

@@ -1,5 +1,7 @@
 """Sparse tensors: there are none on npu, and the attempt fails with one sentence instead of a tensor on CPU."""
 
+import io
+
 import pytest
 import torch
 
@@ -12,6 +14,13 @@ def dense():
 
 def host(layout):
     return torch.tensor(DENSE).to_sparse(layout=layout)
+
+
+def loaded(layout):
+    file = io.BytesIO()
+    torch.save(host(layout), file)
+    file.seek(0)
+    return torch.load(file, map_location="npu")
 
 
 ATTEMPTS = {
@@ -48,6 +57,13 @@ ATTEMPTS = {
         .sum()
         .backward()
     ),
+    "a saved COO": lambda: loaded(torch.sparse_coo),
+    "a saved CSR": lambda: loaded(torch.sparse_csr),
+    "a sparse gradient of bags": lambda: (
+        torch.nn.EmbeddingBag(3, 4, sparse=True, mode="sum", device="npu")(torch.tensor([[1]], device="npu"))
+        .sum()
+        .backward()
+    ),
     "a host sparse operand": lambda: torch.sparse.mm(host(torch.sparse_coo), dense()),
     "a host sparse operand of addition": lambda: dense() + host(torch.sparse_coo),
 }
@@ -61,6 +77,11 @@ def test_an_attempt_is_refused_in_a_sentence(name):
     assert said.startswith("npu: there are no sparse tensors on this device")
     assert "\n" not in said
     assert ".cpu()" in said
+
+
+def test_a_tensor_of_onednn_is_refused_by_its_own_name():
+    with pytest.raises(NotImplementedError, match=r"^npu: there are no oneDNN tensors on this device .*to_mkldnn"):
+        dense().to_mkldnn()
 
 
 def test_the_device_works_after_a_refusal():

@@ -33,7 +33,7 @@ class Worker:
 
     def __init__(self, environment: dict[str, str], command: Sequence[str] | None = None) -> None:
         self._command = command or COMMAND
-        self._environment = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+        self._environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"} | environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, ask: Ask, seconds: float = SECONDS) -> dict[str, object]:

@@ -1,12 +1,13 @@
 # make setup   the environment: .venv with torch (CPU), unpatch and torch_vnpu, in place
 # make demo    ablate the historical torch_npu patches and write evidence/
 # make test    style, types and tests
+# make opinfo  PyTorch's operator database on npu against CPU, all of it (some ten minutes); writes docs/operators.md
 # make bench   the ratios that the README quotes
 # Each needs Python 3.11, gcc (with g++) and make, nothing else; nothing is built again where nothing changed.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check opinfo bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 JOBS ?= 2
@@ -53,6 +54,10 @@ check: setup
 # One torch thread a worker: the workers share the cores.
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadscope
+
+# Interrupted, it goes on where it was, as long as the backend is the same.
+opinfo: setup
+	PYTHONPATH=torch_vnpu/tests/support $(BIN)/python -m opinfo docs/operators.md --jobs $(JOBS)
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done

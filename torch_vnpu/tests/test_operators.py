@@ -85,6 +85,11 @@ OPERATORS: dict[str, Operator] = {
         torch.special.i0(t(5)),
         torch.nan_to_num(t(5) / 0),
     ],
+    "physical conjugate": lambda t: [
+        t(5, dtype=torch.complex64).conj_physical_(),
+        t(5, dtype=torch.complex64)[::2].conj_physical(),
+        t(5).conj_physical_(),
+    ],
     # types
     "0-dim CPU operand": lambda t: [
         t(3) + torch.tensor(2.0),

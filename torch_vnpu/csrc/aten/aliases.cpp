@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 
 #include "device.h"
+#include "sparse.h"
 
 namespace vnpu {
 namespace {
@@ -40,8 +41,6 @@ c10::Storage Aliases::adopt_storage(StorageImpl* cpu, c10::DeviceIndex device) {
 
 at::Tensor Aliases::to_cpu(const at::Tensor& npu, bool written) {
   auto* impl = npu.unsafeGetTensorImpl();
-  TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage(), "npu: a tensor of layout ", npu.layout(),
-                              " cannot take part in an operator on npu; use a dense tensor, or move it to CPU");
   if (device_ < 0) device_ = npu.device().index();
   auto* storage = storage_impl(impl);
   StoragePtr cpu;
@@ -88,8 +87,7 @@ at::Tensor Aliases::to_npu(at::Tensor cpu, const char* name) {
     if (alias.cpu.unsafeGetTensorImpl() == impl) return alias.npu;
   for (const auto* host : host_)
     if (host == impl) return cpu;
-  TORCH_CHECK_NOT_IMPLEMENTED(impl->has_storage(), name, " returns a tensor of layout ", cpu.layout(),
-                              ", which npu does not support; move the input to CPU first");
+  if (C10_UNLIKELY(!impl->has_storage())) refuse_sparse(name);
   const auto device = device_ < 0 ? current_device() : device_;
   auto storage = adopt_storage(storage_impl(impl), device);
   if (C10_LIKELY(cpu.use_count() == 1)) {  // nobody else sees it: it turns into an npu tensor where it stands

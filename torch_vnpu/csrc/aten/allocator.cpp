@@ -209,6 +209,8 @@ void rewrap_cpu_storage(StorageImpl* npu, StorageImpl* cpu, DeviceIndex device) 
   npu->set_nbytes(cpu->nbytes());
 }
 
+bool owns_memory(const StorageImpl* npu) { return npu->data_ptr().get_deleter() == &delete_block; }
+
 StoragePtr cpu_storage_of(StorageImpl* npu) {
   if (auto* block = block_of(npu); C10_LIKELY(block != nullptr)) {
     if (C10_UNLIKELY(block->cpu->nbytes() != npu->nbytes())) block->cpu->set_nbytes(npu->nbytes());

@@ -20,6 +20,9 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage_of(c10::StorageImpl* npu);
 // Moves the bytes of `npu` into memory that processes can share, unless they are there already, and returns the CPU storage
 // that has them. Waits for what is queued on the device.
 c10::intrusive_ptr<c10::StorageImpl> share_storage(c10::StorageImpl* npu);
+// False for foreign memory. Whoever made such a storage may free its memory as soon as a call has returned, so no work on it is
+// queued.
+bool owns_memory(const c10::StorageImpl* npu);
 // Replaces the memory of `storage` by one of `bytes`, keeping the common prefix.
 void resize_storage(const c10::Storage& storage, size_t bytes);
 

@@ -10,9 +10,11 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 
 #include "aliases.h"
+#include "allocator.h"
 #include "check.h"
 #include "deferred.h"
 #include "device.h"
@@ -79,6 +81,7 @@ class Call {
           auto alias = aliases_.to_cpu(tensor, true);
           if (writes_results) {
             call->arguments.emplace_back(std::move(alias));
+            ++call->outs;
           } else {
             call->results[i].push_back(std::move(alias));
           }
@@ -103,7 +106,8 @@ class Call {
     if (!target.is_non_overlapping_and_dense()) return false;  // the copy may be refused, which the caller has to see
     for (const auto* tensor : {&target, &source})
       if (tensor->layout() != at::kStrided || tensor->is_conj() || tensor->is_neg()) return false;
-    const auto& host = to_device ? source : target;
+    const auto& [host, npu] = to_device ? std::tie(source, target) : std::tie(target, source);
+    if (!owns_memory(npu.storage().unsafeGetStorageImpl())) return false;
     const bool direct = stack->back().toBool() && vnpuHostIsPinned(host.storage().data());
     if (!direct && (to_host || host.storage().nbytes() > kStagedBytes)) return false;
     at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -361,10 +365,11 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
 }
 
 // CompositeExplicit operators that run as one kernel here, as they do on accelerators that have one. Without this, they would
-// be taken apart into many launches, or (kaiser_window) look for a kernel of this device where CPU's are kept.
+// be taken apart into many launches, or (kaiser_window, conj_physical_) look for a kernel of this device where CPU's are kept.
 bool forced(const c10::OperatorName& name) {
   static const std::unordered_set<std::string_view> whole = {
-      "aten::copy_", "aten::convolution", "aten::convolution_backward", "aten::zeros_like", "aten::ones_like"};
+      "aten::copy_",     "aten::convolution", "aten::convolution_backward",
+      "aten::zeros_like", "aten::ones_like",   "aten::conj_physical_"};
   if (name.name.starts_with("aten::_foreach_") || name.name == "aten::kaiser_window") return true;
   if (name.name == "aten::fill_") return name.overload_name == "Scalar";
   return name.overload_name.empty() && whole.contains(name.name);

@@ -27,6 +27,7 @@ struct Deferred {
   bool grad_mode;
   int64_t bytes = 0;  // of the results that it makes
   torch::jit::Stack arguments;
+  size_t outs = 0;  // how many of the last arguments are results that the operator writes itself
   // What the operator returns is copied here. Empty where it writes its results itself.
   std::vector<std::vector<at::Tensor>> results;
 };

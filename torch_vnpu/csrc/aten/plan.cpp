@@ -5,6 +5,7 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 
+#include "allocator.h"
 
 namespace vnpu {
 namespace {
@@ -54,6 +55,7 @@ bool Look::add(const at::Tensor& tensor, Place place, bool written) {
     const auto device = tensor.device().index();
     if (device_ >= 0 && device != device_) return false;  // a copy between devices, or a mistake
     device_ = device;
+    if (impl->has_storage() && !owns_memory(impl->unsafe_storage().unsafeGetStorageImpl())) return false;
   }
   words_.push_back(static_cast<int64_t>(tensor.scalar_type()) | int64_t{impl->is_wrapped_number()} << 8 |
                    int64_t{npu} << 9 | int64_t{impl->dim()} << 16);

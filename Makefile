@@ -38,7 +38,8 @@ $(STAMPS)/unpatch: $(STAMPS)/torch unpatch/pyproject.toml requirements-dev.txt
 # pip is silent about what it compiles; of ninja's lines the number and the file are shown, errors as they come.
 $(STAMPS)/native: $(STAMPS)/unpatch $(NATIVE)
 	@echo "== torch_vnpu: $(words $(filter %.cpp,$(NATIVE))) C++ files, two at a time (about a minute)"
-	@$(BIN)/python -m pip install --disable-pip-version-check -v --no-deps --no-build-isolation -e ./torch_vnpu > $(STAMPS)/build.log 2>&1 & build=$$!; \
+	@: > $(STAMPS)/build.log; \
+	  $(BIN)/python -m pip install --disable-pip-version-check -v --no-deps --no-build-isolation -e ./torch_vnpu >> $(STAMPS)/build.log 2>&1 & build=$$!; \
 	  tail -n +1 -f --pid=$$build $(STAMPS)/build.log | sed -un -E 's#^ *(\[[0-9]+/[0-9]+\]) .* -c .*/csrc/([^ ]+\.cpp) .*#   \1 \2#p; /(error|Error):/p' ; \
 	  wait $$build || { tail -40 $(STAMPS)/build.log; echo "the build failed; all of it is in $(STAMPS)/build.log"; exit 1; }
 	@touch $@

@@ -87,7 +87,7 @@ at::Tensor Aliases::to_npu(at::Tensor cpu, const char* name) {
     if (alias.cpu.unsafeGetTensorImpl() == impl) return alias.npu;
   for (const auto* host : host_)
     if (host == impl) return cpu;
-  if (C10_UNLIKELY(!impl->has_storage())) refuse_sparse(name);
+  if (C10_UNLIKELY(!impl->has_storage())) refuse_layout(name, cpu.layout());
   const auto device = device_ < 0 ? current_device() : device_;
   auto storage = adopt_storage(storage_impl(impl), device);
   if (C10_LIKELY(cpu.use_count() == 1)) {  // nobody else sees it: it turns into an npu tensor where it stands

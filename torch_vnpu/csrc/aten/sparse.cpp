@@ -11,13 +11,14 @@ namespace {
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack*) {
   const auto& name = op.operator_name();
-  refuse_sparse(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
+  refuse_layout(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
 }
 
 }  // namespace
 
-void refuse_sparse(const std::string& name) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "npu: there are no sparse tensors on this device (in ", name,
+void refuse_layout(const std::string& name, c10::Layout layout) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "npu: there are no ", layout == c10::Layout::Mkldnn ? "oneDNN" : "sparse",
+                              " tensors on this device (in ", name,
                               "); use a dense tensor, or do this part on CPU with .cpu()");
 }
 

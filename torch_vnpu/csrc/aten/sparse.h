@@ -1,8 +1,10 @@
-// The refusal of sparse tensors.
+// The refusal of sparse tensors, and of the other layouts that have no storage.
 #pragma once
+#include <c10/core/Layout.h>
+
 #include <string>
 
 namespace vnpu {
-// Throws NotImplementedError: the operator `name` would need a sparse tensor on npu.
-[[noreturn]] void refuse_sparse(const std::string& name);
+// Throws NotImplementedError: the operator `name` would need a tensor of this layout on npu.
+[[noreturn]] void refuse_layout(const std::string& name, c10::Layout layout = c10::Layout::Sparse);
 }  // namespace vnpu

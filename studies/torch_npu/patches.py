@@ -211,7 +211,10 @@ _tensor_type = manager.declare(
     origin=Origin(removed="torch_npu commit 145924cec"),
     versions="torch>=1.8",
     remove_when="Tensor.type takes the types of a renamed PrivateUse1 backend",
-    risk="Code that calls Tensor.type_raw, which existed only because of the patch, fails.",
+    risk=(
+        "Code that calls Tensor.type_raw, which existed only because of the patch, fails. A tensor on another npu than the "
+        "current one stays there, where the patch moved it to the current one (see the direct probe)."
+    ),
 )
 _tensor_type.add("torch.Tensor.type_raw", torch.Tensor.type)
 LEGACY_DTYPES = {

@@ -48,7 +48,6 @@ def enable_autograd(name):
         removed="2026-08-07 by torch_npu commit d1d86400a",
         note="The list holds public names; the mode is handed the internal operators that these are made of.",
     ),
-    versions="torch>=2.1",
     remove_when="the mode is never handed an operator of the list",
     risk=(
         "An operator that reaches the mode under one of the five public names would be dispatched with other keys than "
@@ -149,7 +148,6 @@ _UPSTREAM = Origin(
         "enters the backend's own autocast there, and appends an error code to messages."
     ),
     origin=_UPSTREAM,
-    versions="torch<2.10",
     remove_when="torch.nn.parallel asks torch.accelerator for the device",
     risk="Whoever matches the text of messages no longer finds the backend's error code in them.",
 )
@@ -164,7 +162,6 @@ def parallel_apply(self, replicas, inputs, kwargs):
     title="(b2) the function data_parallel with the accelerator named by hand",
     reason="As for DataParallel.parallel_apply: upstream's function knew CUDA only.",
     origin=_UPSTREAM,
-    versions="torch<2.10",
     remove_when="torch.nn.parallel asks torch.accelerator for the device",
     risk="Whoever matches the text of messages no longer finds the backend's error code in them.",
 )
@@ -209,7 +206,6 @@ _tensor_type = manager.declare(
         "them with Tensor.to, and leaves everything else to the original, which is kept as Tensor.type_raw."
     ),
     origin=Origin(removed="torch_npu commit 145924cec"),
-    versions="torch>=1.8",
     remove_when="Tensor.type takes the types of a renamed PrivateUse1 backend",
     risk=(
         "Code that calls Tensor.type_raw, which existed only because of the patch, fails. A tensor on another npu than the "
@@ -261,7 +257,6 @@ _module_methods = manager.declare(
             "means deleting."
         ),
     ),
-    versions="torch>=1.11",
     remove_when="npu tensors can be shared, and scripted modules work on npu",
     risk="Code that expects the refusal gets torch's own behaviour: the result, or torch's own error.",
 )

@@ -19,7 +19,7 @@ study = Study(
     name="torch_npu",
     title="Five historical patches of torch_npu under PyTorch 2.13",
     summary=(
-        "torch_npu carried these patches to torch for years, and its maintainers removed them by hand between 2025 and 2026. "
+        "torch_npu carried these patches to torch for years, and its maintainers removed them by hand. "
         "Here each is re-created in our own words, applied on a virtual NPU, and ablated in fresh processes."
     ),
     patches=manager,

@@ -79,7 +79,7 @@ def _identity(patch: PatchResult) -> Facts:
             ("Brought in", inline(info.origin.introduced or "unknown")),
             ("Removed upstream", inline(info.origin.removed or "unknown")),
             *((("Origin, further", inline(info.origin.note)),) if info.origin.note else ()),
-            ("For versions", inline(Mono(info.versions) if info.versions else "any")),
+            ("For versions", inline(Mono(info.versions) if info.versions else "not stated")),
             ("Goes when", inline(Mono(info.remove_when) if info.remove_when else "no condition declared")),
         )
     )

@@ -9,8 +9,9 @@ namespace vnpu::events {
 enum class Kind : uint8_t {
   Launch,            // a kernel enters a stream
   Complete,          // and has run
-  Alloc,             // device memory is charged
-  Free,              // and discharged
+  Alloc,             // device memory is handed out, for use on a stream
+  Free,              // and given back by the host; work that is queued may still use it
+  RecordStream,      // memory is used on another stream than its own: it is not handed out again before that work is done
   EventRecord,       // an event is recorded on a stream
   EventWait,         // a stream waits for an event
   EventSynchronize,  // the host waits for an event, or saw it complete

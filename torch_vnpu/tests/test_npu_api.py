@@ -253,12 +253,12 @@ def test_old_names_warn_and_work():
         with pytest.warns(FutureWarning, match="reset_peak_memory_stats"):
             reset(1)
         with pytest.warns(FutureWarning, match="max_memory_reserved"):
-            assert torch.npu.max_memory_cached(1) == torch.npu.memory_allocated(1)
+            assert torch.npu.max_memory_cached(1) == torch.npu.memory_reserved(1)
 
 
 def test_the_summary_has_the_figures():
     x = torch.empty(3 * MIB, dtype=torch.uint8, device="npu:1")
-    assert torch.npu.device_memory_used(1) == torch.npu.memory_allocated(1) >= x.nbytes
+    assert torch.npu.device_memory_used(1) == torch.npu.memory_reserved(1) >= x.nbytes
     lines = torch.npu.memory_summary("npu:1").splitlines()
     assert lines[0].startswith("torch.npu memory of npu:1: ")
     assert lines[1].split() == ["current", "peak", "allocated", "freed"]
@@ -289,7 +289,8 @@ def test_a_fraction_of_the_memory_is_enforced(with_vnpu):
             except torch.npu.OutOfMemoryError as error:
                 print(error)
             assert torch.npu.memory_allocated() == 16384
-        z = x + 1                                   # exactly all
+        torch.npu.empty_cache()
+        z = x + x                                   # exactly all
         torch.npu.set_per_process_memory_fraction(0.0)
         assert z.tolist()[0] == 2                    # what is in use stays
         del z
@@ -302,14 +303,14 @@ def test_a_fraction_of_the_memory_is_enforced(with_vnpu):
     assert "total capacity of 64.00 KiB of which 48.00 KiB is free" in run.out
 
 
-def test_what_waits_to_be_freed_counts_as_free_within_the_fraction(with_vnpu):
+def test_what_queued_work_still_uses_can_be_allocated_within_the_fraction(with_vnpu):
     with_vnpu(
         """
         import torch
         torch.npu.set_per_process_memory_fraction(0.5)
         x = torch.zeros(1 << 12, device="npu")
         for _ in range(50):
-            y = x + 1
+            y = x + x
             del y
         """,
         VNPU_MEMORY="64K",
@@ -335,22 +336,31 @@ def test_a_fraction_of_a_device_that_is_not_there():
 
 def test_figures_of_pinned_memory():
     gc.collect()
+    torch.npu.empty_host_cache()
     before = torch.npu.host_memory_stats()
     torch.npu.reset_peak_host_memory_stats()
     torch.npu.reset_accumulated_host_memory_stats()
     pinned = [torch.ones(1000).pin_memory() for _ in range(3)]
     during = torch.npu.host_memory_stats()
     assert during["allocations.current"] - before["allocations.current"] == 3
-    assert during["allocated_bytes.current"] - before["allocated_bytes.current"] == 12000
-    assert during["active_bytes.current"] == during["allocated_bytes.current"]
+    assert during["allocated_bytes.current"] - before["allocated_bytes.current"] == 3 * 4096
+    assert during["active_bytes.current"] - before["active_bytes.current"] == 3 * 4096
     x = pinned[0].to("npu", non_blocking=True)
+    addresses = {one.data_ptr() for one in pinned}
     del pinned
-    after = torch.npu.host_memory_stats()
-    assert after["allocations.current"] == before["allocations.current"]
-    assert (after["active_requests.allocated"], after["active_requests.freed"]) == (3, 3)
-    assert (after["num_host_alloc"], after["num_host_free"]) == (3, 3)
-    assert after["allocated_bytes.peak"] == during["allocated_bytes.current"]
+    kept = torch.npu.host_memory_stats()
+    assert kept["active_requests.current"] == before["active_requests.current"]
+    assert (kept["active_requests.allocated"], kept["active_requests.freed"]) == (3, 3)
+    assert (kept["num_host_alloc"], kept["num_host_free"]) == (3, 0)
+    assert kept["active_bytes.peak"] == during["active_bytes.current"]
     assert x.sum().item() == 1000
+    again = torch.ones(700).pin_memory()  # of the same power of two
+    assert again.data_ptr() in addresses
+    assert torch.npu.host_memory_stats()["num_host_alloc"] == 3
+    del again
+    torch.npu.empty_host_cache()
+    assert torch.npu.host_memory_stats()["allocations.current"] == before["allocations.current"]
+    assert torch.npu.host_memory_stats()["num_host_free"] == 3
     torch.npu.reset_peak_host_memory_stats()
     assert torch.npu.host_memory_stats()["allocated_bytes.peak"] == before["allocated_bytes.current"]
 

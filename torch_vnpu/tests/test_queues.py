@@ -242,12 +242,12 @@ def test_a_queued_result_lies_where_its_tensor_says(reduction):
     assert list(there) == expected.flatten().tolist()
 
 
-def test_memory_figures_are_those_after_what_is_queued(learned):
+def test_memory_figures_are_those_of_the_host_whatever_is_queued(learned):
     before = torch.npu.memory_allocated()
-    x = torch.zeros(1000, device="npu")
+    x = torch.zeros(1024, device="npu")
     for _ in range(50):
         x = x + 1
-    assert torch.npu.memory_allocated() == before + 4000
+    assert torch.npu.memory_allocated() == before + 4096
     del x
     assert torch.npu.memory_allocated() == before
 

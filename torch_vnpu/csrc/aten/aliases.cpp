@@ -1,6 +1,7 @@
 #include "aliases.h"
 
 #include <ATen/EmptyTensor.h>
+#include <c10/core/InferenceMode.h>
 
 #include "device.h"
 #include "sparse.h"
@@ -26,6 +27,43 @@ bool fits(const TensorImpl& tensor) {
 StorageImpl* storage_impl(const TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
 }  // namespace
 
+namespace {
+// CPU tensors that stood for an npu tensor during a call on this thread, without storage, for the next call: making one anew costs
+// two allocations. None is made in inference mode, where tensors are of another kind.
+constexpr size_t kSpare = 128;
+struct Spare {
+  std::vector<at::Tensor> tensors;
+  bool open = true;
+  ~Spare() { open = false; }
+};
+thread_local Spare spare;
+
+at::Tensor cpu_tensor(c10::Storage storage, DispatchKeySet lazy, caffe2::TypeMeta dtype) {
+  if (C10_LIKELY(lazy.empty() && spare.open && !spare.tensors.empty() && !c10::InferenceMode::is_enabled())) {
+    auto tensor = std::move(spare.tensors.back());
+    spare.tensors.pop_back();
+    tensor.unsafeGetTensorImpl()->set_storage_and_dtype(std::move(storage), dtype);
+    return tensor;
+  }
+  return at::detail::make_tensor<TensorImpl>(std::move(storage), DispatchKeySet(DispatchKey::CPU) | lazy, dtype);
+}
+
+void keep_spare(at::Tensor tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  if (tensor.use_count() != 1 || tensor.weak_use_count() != 1 || (impl->key_set() & kLazyKeys).raw_repr() ||
+      impl->is_inference() || impl->is_wrapped_number() || impl->autograd_meta() || spare.tensors.size() >= kSpare)
+    return;
+  impl->release_resources();
+  spare.tensors.push_back(std::move(tensor));
+}
+}  // namespace
+
+Aliases::~Aliases() {
+  if (C10_UNLIKELY(!spare.open)) return;
+  for (auto& alias : aliases_)
+    if (alias.cpu.defined()) keep_spare(std::move(alias.cpu));
+}
+
 StorageImpl* Aliases::npu_storage_for(StorageImpl* cpu) const {
   for (const auto& pair : storages_)
     if (pair.cpu == cpu) return pair.npu;
@@ -44,14 +82,14 @@ at::Tensor Aliases::to_cpu(const at::Tensor& npu, bool written) {
   if (device_ < 0) device_ = npu.device().index();
   auto* storage = storage_impl(impl);
   StoragePtr cpu;
-  for (const auto& pair : storages_)
-    if (pair.npu == storage) cpu = StoragePtr::reclaim_copy(pair.cpu);
-  if (!cpu) {
-    cpu = cpu_storage_of(storage);
-    storages_.push_back({storage, cpu.get()});
+  if (C10_LIKELY(!keeps_)) cpu = cpu_storage_of(storage);
+  if (C10_UNLIKELY(!cpu || !is_alias(cpu.get(), storage))) {  // it may be made anew each time it is asked for
+    for (const auto& pair : storages_)
+      if (pair.npu == storage) cpu = StoragePtr::reclaim_copy(pair.cpu);
+    if (!cpu) cpu = keeping_cpu_storage_of(storage);
   }
-  auto alias = at::detail::make_tensor<TensorImpl>(
-      c10::Storage(std::move(cpu)), DispatchKeySet(DispatchKey::CPU) | (impl->key_set() & kLazyKeys), impl->dtype());
+  storages_.push_back({storage, cpu.get()});
+  auto alias = cpu_tensor(c10::Storage(std::move(cpu)), impl->key_set() & kLazyKeys, impl->dtype());
   auto* alias_impl = alias.unsafeGetTensorImpl();
   alias_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   if (C10_UNLIKELY(impl->is_wrapped_number())) alias_impl->set_wrapped_number(true);
@@ -66,11 +104,13 @@ void Aliases::write_back() {
     auto* npu = alias.npu.unsafeGetTensorImpl();
     auto* cpu_storage = storage_impl(cpu);
     auto* npu_storage = storage_impl(npu);
+    const bool same_memory = is_alias(cpu_storage, npu_storage);
     const auto device = alias.npu.device().index();
-    if (C10_UNLIKELY(npu_storage_for(cpu_storage) != npu_storage)) {
+    if (C10_LIKELY(same_memory)) {
+      // as nearly always
+    } else if (npu_storage_for(cpu_storage) != npu_storage) {
       npu->set_storage_keep_dtype(adopt_storage(cpu_storage, device));  // the kernel pointed it at another storage
-    } else if (C10_UNLIKELY(cpu_storage->data() != npu_storage->data() ||
-                            cpu_storage->nbytes() != npu_storage->nbytes())) {
+    } else if (cpu_storage->data() != npu_storage->data() || cpu_storage->nbytes() != npu_storage->nbytes()) {
       rewrap_cpu_storage(npu_storage, cpu_storage, device);  // the kernel resized the storage
     }
     const bool changed = cpu->sizes() != npu->sizes() || cpu->strides() != npu->strides() ||
@@ -89,12 +129,15 @@ at::Tensor Aliases::to_npu(at::Tensor cpu, const char* name) {
     if (host == impl) return cpu;
   if (C10_UNLIKELY(!impl->has_storage())) refuse_layout(name, cpu.layout());
   const auto device = device_ < 0 ? current_device() : device_;
-  auto storage = adopt_storage(storage_impl(impl), device);
   if (C10_LIKELY(cpu.use_count() == 1)) {  // nobody else sees it: it turns into an npu tensor where it stands
-    impl->set_storage_keep_dtype(std::move(storage));
+    auto* own = storage_impl(impl);
+    // Nor its storage, whose bytes the kernel took from the device.
+    const bool converted = impl->unsafe_storage().use_count() == 1 && convert_to_npu(own, device);
+    impl->set_storage_keep_dtype(converted ? c10::Storage(StoragePtr::reclaim_copy(own)) : adopt_storage(own, device));
     impl->_change_backend_component_keys(c10::Device(kNpu, device));
     return cpu;
   }
+  auto storage = adopt_storage(storage_impl(impl), device);
   auto npu = at::detail::make_tensor<TensorImpl>(
       std::move(storage), DispatchKeySet(DispatchKey::PrivateUse1) | (impl->key_set() & kLazyKeys), impl->dtype());
   npu.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());

@@ -6,6 +6,8 @@
 
 #include "allocator.h"
 
+#include <vector>
+
 namespace vnpu {
 
 inline bool is_npu(const at::Tensor& tensor) {
@@ -14,6 +16,9 @@ inline bool is_npu(const at::Tensor& tensor) {
 
 class Aliases {
  public:
+  // `keeps`: the kernel may keep its operands beyond the call, so their bytes have to live as long.
+  explicit Aliases(bool keeps = false) : keeps_(keeps) {}
+  ~Aliases();
   // A CPU tensor over the bytes of `npu`. `written`: the kernel may write, resize or re-point it.
   at::Tensor to_cpu(const at::Tensor& npu, bool written);
   // A CPU tensor that the caller passed itself: where the kernel returns it, it is returned as it is.
@@ -41,6 +46,7 @@ class Aliases {
   c10::SmallVector<Pair, 8> storages_;
   c10::SmallVector<c10::TensorImpl*, 4> host_;
   c10::DeviceIndex device_ = -1;
+  const bool keeps_;
 };
 
 }  // namespace vnpu

@@ -2,13 +2,15 @@
 
 #include <ATen/StorageUtils.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
-#include <optional>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "check.h"
 
@@ -18,65 +20,32 @@ namespace {
 using c10::DataPtr;
 using c10::DeviceIndex;
 using c10::StorageImpl;
-using c10::CachingDeviceAllocator::DeviceStats;
 using StoragePtr = c10::intrusive_ptr<StorageImpl>;
 
-// Bytes that count against a device's capacity from the constructor to the destructor.
-class Charge {
- public:
-  Charge(void* pointer, size_t bytes, DeviceIndex device) : pointer_(pointer), bytes_(bytes), device_(device) {
-    if (auto error = vnpuMemCharge(pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
-    report(static_cast<int64_t>(bytes));
-  }
-  ~Charge() {
-    vnpuMemDischarge(pointer_, bytes_, device_);
-    report(-static_cast<int64_t>(bytes_));
-  }
-  Charge(const Charge&) = delete;
-  Charge& operator=(const Charge&) = delete;
-  void* pointer() const { return pointer_; }
-
- private:
-  void report(int64_t change) const {
-    if (C10_LIKELY(!c10::memoryProfilingEnabled() || !change)) return;
-    vnpuMemoryStats stats{};
-    vnpuMemGetStats(&stats, device_);
-    c10::reportMemoryUsageToProfiler(pointer_, change, static_cast<size_t>(stats.current),
-                                     static_cast<size_t>(stats.current), c10::Device(kNpu, device_));
-  }
-  void* pointer_;
-  size_t bytes_;
-  DeviceIndex device_;
-};
-
-void delete_memory(void* context) {
-  auto* charge = static_cast<Charge*>(context);
-  void* pointer = charge->pointer();
-  delete charge;
-  vnpuFree(pointer);
+void check_device(DeviceIndex device) {
+  TORCH_CHECK(device >= 0 && device < VNPU_MAX_DEVICES, "npu: cannot allocate memory: invalid device ordinal ",
+              static_cast<int>(device));
 }
 
-// The allocator of the CPU storages behind the memory of one device. A CPU kernel that grows such a storage takes the memory
-// from the device, so that it fails before it has changed anything, as on a device whose memory is its own.
+// `type`: as what PyTorch sees the bytes.
+DataPtr allocate_on(size_t bytes, DeviceIndex device, c10::Device type) {
+  check_device(device);
+  auto* block = caching::allocate(bytes, device, vnpuGetCurrentStream(device));
+  return {block ? block->pointer : nullptr, block, &caching::release, type};
+}
+
+bool is_block(const DataPtr& data) { return data.get_deleter() == &caching::release; }
+
+caching::Block* block_of(const DataPtr& data) {
+  return is_block(data) ? static_cast<caching::Block*>(data.get_context()) : nullptr;
+}
+
+// The allocator of the CPU storages over the memory of one device. A CPU kernel that grows such a storage takes the memory from
+// the device, so that it fails before it has changed anything, as on a device whose memory is its own.
 struct DeviceMemory final : c10::Allocator {
-  DataPtr allocate(size_t bytes) override {
-    void* pointer = nullptr;
-    if (auto error = vnpuMalloc(&pointer, bytes, device)) raise_error(error, "allocate memory", device, bytes);
-    std::unique_ptr<void, decltype(&vnpuFree)> memory(pointer, &vnpuFree);
-    auto* charge = charged(pointer, bytes);
-    return {memory.release(), charge, &delete_memory, c10::Device(c10::kCPU)};
-  }
+  DataPtr allocate(size_t bytes) override { return allocate_on(bytes, device, c10::Device(c10::kCPU)); }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
   DeviceIndex device = 0;
-
- private:
-  // What is freed on the host is given back when the queues have done with it: before memory lacks, they are worked off.
-  Charge* charged(void* pointer, size_t bytes) const {
-    size_t allowed = 0, available = 0;
-    if (!vnpuMemGetAllowed(&allowed, &available, device) && bytes > available && vnpuQueueEnabled())
-      check(vnpuDeviceSynchronize(device), "allocate memory", device);
-    return new Charge(pointer, bytes, device);
-  }
 };
 
 DeviceMemory* memory_of(DeviceIndex device) {
@@ -88,115 +57,204 @@ DeviceMemory* memory_of(DeviceIndex device) {
   return &all[device];
 }
 
-// What an npu storage's data pointer owns: the CPU storage with the bytes and, where a CPU kernel brought them, their charge.
-struct Block {
+// What an npu storage's data pointer owns where a host kernel, or another process, has brought the bytes.
+struct Foreign {
+  Foreign(StoragePtr storage, DeviceIndex of_device) : cpu(std::move(storage)), device(of_device), bytes(cpu->nbytes()) {
+    caching::charge(cpu->data(), bytes, device);
+  }
+  ~Foreign() { caching::discharge(cpu->data(), bytes, device); }
+  Foreign(const Foreign&) = delete;
+  Foreign& operator=(const Foreign&) = delete;
+
   StoragePtr cpu;
-  std::optional<Charge> charge;
+  DeviceIndex device;
+  size_t bytes;         // charged
   bool shared = false;  // the bytes lie in memory that other processes may map
 };
 
-void delete_block(void* context) { delete static_cast<Block*>(context); }
+void delete_foreign(void* context) { delete static_cast<Foreign*>(context); }
+
+Foreign* foreign_of(const DataPtr& data) {
+  return data.get_deleter() == &delete_foreign ? static_cast<Foreign*>(data.get_context()) : nullptr;
+}
+
+// A CPU storage that owns nothing.
+StoragePtr bare_cpu_storage(void* pointer, size_t bytes, DeviceIndex device) {
+  return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, DataPtr(pointer, c10::Device(c10::kCPU)),
+                                          memory_of(device), true);
+}
+
+// The CPU storage of a block, made by the first that asks; several threads may.
+StoragePtr alias_of(caching::Block* block, size_t bytes) {
+  auto* alias = block->alias.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!alias)) {
+    auto* made = bare_cpu_storage(block->pointer, bytes, block->device).release();
+    if (block->alias.compare_exchange_strong(alias, made)) {
+      alias = made;
+    } else {
+      StoragePtr::reclaim(made);
+    }
+  }
+  return StoragePtr::reclaim_copy(alias);
+}
+
+thread_local DeviceIndex kernel_device = -1;  // where CPU allocations of this thread go; -1: to the host
+
+// The blocks that CPU allocations inside of kernels took. oneDNN frees memory by its pointer alone, so their data pointers have no
+// other context than that, and the block is found here: by the running kernels of this thread, or by all that is left of others.
+using Taken = std::pair<void*, caching::Block*>;
+thread_local std::vector<Taken> taken_here;
+struct TakenBefore {
+  std::mutex mutex;
+  std::unordered_map<void*, caching::Block*> blocks;
+  std::atomic<size_t> count{0};
+};
+TakenBefore& taken_before() {
+  static auto* all = new TakenBefore;
+  return *all;
+}
+
+// The block of a pointer, which is not known as taken any more; null where it never was.
+caching::Block* forget(void* pointer) {
+  for (auto one = taken_here.rbegin(); one != taken_here.rend(); ++one) {
+    if (one->first != pointer) continue;
+    auto* block = one->second;
+    *one = taken_here.back();
+    taken_here.pop_back();
+    return block;
+  }
+  auto& before = taken_before();
+  if (!before.count.load(std::memory_order_acquire)) return nullptr;
+  std::lock_guard<std::mutex> lock(before.mutex);
+  const auto found = before.blocks.find(pointer);
+  if (found == before.blocks.end()) return nullptr;
+  auto* block = found->second;
+  before.blocks.erase(found);
+  before.count.fetch_sub(1);
+  return block;
+}
+
+void release_taken(void* pointer);
+
+// The data pointer of a kernel's result as an npu storage has it. Others stay as they are.
+void claim(DataPtr& data) {
+  if (data.get_deleter() != &release_taken || !data.get_context()) return;
+  auto* pointer = data.get();
+  auto* block = forget(pointer);
+  const auto device = data.device();
+  data.release_context();
+  data = DataPtr(pointer, block, &caching::release, device);
+}
+
+// Takes the bytes away from a CPU storage that has them from the device; it still points at them.
+DataPtr take_bytes(StorageImpl* cpu, DeviceIndex device) {
+  DataPtr data = std::move(cpu->_mutable_data_ptr_no_checks());
+  cpu->set_data_ptr_noswap(DataPtr(data.get(), c10::Device(c10::kCPU)));
+  data.unsafe_set_device(c10::Device(kNpu, device));
+  // The CPU storage goes on as the alias of its block, so that what the caller maps to the npu storage stays the same object.
+  if (auto* block = block_of(data)) {
+    StorageImpl* none = nullptr;
+    if (block->alias.compare_exchange_strong(none, cpu)) StoragePtr::reclaim_copy(cpu).release();
+  }
+  return data;
+}
 
 DataPtr adopt(StoragePtr cpu, DeviceIndex device) {
+  claim(cpu->_mutable_data_ptr_no_checks());
+  if (is_block(cpu->data_ptr())) return take_bytes(cpu.get(), device);
   void* pointer = cpu->mutable_data();
-  std::unique_ptr<Block> block(new Block{std::move(cpu), std::nullopt, false});
-  if (block->cpu->data_ptr().get_deleter() != &delete_memory) {
-    block->charge.emplace(pointer, block->cpu->nbytes(), device);
-    block->cpu->set_allocator(memory_of(device));
-  }
-  return {pointer, block.release(), &delete_block, c10::Device(kNpu, device)};
-}
-
-DataPtr allocate_on(size_t bytes, DeviceIndex device) {
-  TORCH_CHECK(device >= 0 && device < VNPU_MAX_DEVICES, "npu: cannot allocate memory: invalid device ordinal ",
-              static_cast<int>(device));
-  auto* memory = memory_of(device);
-  return adopt(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, memory->allocate(bytes), memory,
-                                                true),
-               device);
-}
-
-// Figures of memory are those after all that is queued: what the host has freed by then is free.
-void settle(DeviceIndex device) {
-  if (vnpuQueueEnabled()) check(vnpuDeviceSynchronize(device), "read memory figures", device);
+  if (!cpu->nbytes()) return {pointer, nullptr, &caching::release, c10::Device(kNpu, device)};
+  std::unique_ptr<Foreign> foreign(new Foreign(std::move(cpu), device));
+  foreign->cpu->set_allocator(memory_of(device));
+  return {pointer, foreign.release(), &delete_foreign, c10::Device(kNpu, device)};
 }
 
 struct NpuAllocator final : c10::DeviceAllocator {
   DataPtr allocate(size_t bytes) override {
     int device = 0;
     vnpuGetDevice(&device);
-    return allocate_on(bytes, static_cast<DeviceIndex>(device));
+    return allocate_on(bytes, static_cast<DeviceIndex>(device), c10::Device(kNpu, static_cast<DeviceIndex>(device)));
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
   bool initialized() override { return vnpuIsInitialized() != 0; }
-  void emptyCache(c10::MempoolId_t = {0, 0}) override {}  // nothing is cached yet
-  void recordStream(const DataPtr&, c10::Stream) override {}  // memory is freed after synchronous use only
-
-  DeviceStats getDeviceStats(DeviceIndex device) override {
-    vnpuMemoryStats now{};
-    settle(device);
-    check(vnpuMemGetStats(&now, device), "read memory statistics", device);
-    DeviceStats stats;
-    const auto aggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
-      auto& stat = (*bytes)[aggregate];
-      stat.current = now.current;
-      stat.peak = now.peak;
-      stat.allocated = now.allocated;
-      stat.freed = now.freed;
-    }
-    for (auto* blocks : {&stats.allocation, &stats.active, &stats.segment}) {
-      auto& stat = (*blocks)[aggregate];
-      stat.current = now.blocks;
-      stat.peak = now.blocks_peak;
-      stat.allocated = now.blocks_allocated;
-      stat.freed = now.blocks_freed;
-    }
-    stats.num_ooms = now.out_of_memory;
-    return stats;
+  void emptyCache(c10::MempoolId_t = {0, 0}) override { caching::empty_cache(); }
+  void recordStream(const DataPtr& data, c10::Stream stream) override {
+    vnpuStream_t found = nullptr;
+    check(vnpuStreamFromId(&found, stream.device_index(), stream.id()), "record a stream", stream.device_index());
+    record_stream(data, found);
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
+    check_exists(device);
+    return caching::stats(device);
   }
   void resetAccumulatedStats(DeviceIndex device) override {
-    check(vnpuMemResetAccumulated(device), "reset memory statistics", device);
+    check_exists(device);
+    caching::reset_accumulated(device);
   }
   void resetPeakStats(DeviceIndex device) override {
-    check(vnpuMemResetPeak(device), "reset memory statistics", device);
+    check_exists(device);
+    caching::reset_peak(device);
   }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
     size_t free = 0, total = 0;
-    settle(device);
     check(vnpuMemGetInfo(&free, &total, device), "read memory information", device);
     return {free, total};
+  }
+
+ private:
+  static void check_exists(DeviceIndex device) {
+    size_t free = 0, total = 0;
+    check(vnpuMemGetInfo(&free, &total, device), "read memory statistics", device);
   }
 };
 NpuAllocator npu_allocator;
 
-void delete_pinned(void* pointer) { vnpuHostFree(pointer); }
-
-struct PinnedAllocator final : c10::Allocator {
+// In front of CPU's allocator. Outside of kernels it hands on.
+struct HostAllocator final : c10::Allocator {
+  explicit HostAllocator(c10::Allocator* below) : host(below) {}
   DataPtr allocate(size_t bytes) override {
-    void* pointer = nullptr;
-    if (auto error = vnpuHostAlloc(&pointer, bytes)) raise_error(error, "allocate pinned host memory", -1, bytes);
-    return {pointer, pointer, &delete_pinned, c10::Device(c10::kCPU)};
+    if (C10_LIKELY(kernel_device < 0)) return host->allocate(bytes);
+    auto* block = caching::allocate(bytes, kernel_device, vnpuGetCurrentStream(kernel_device));
+    if (!block) return {nullptr, nullptr, &release_taken, c10::Device(c10::kCPU)};
+    taken_here.emplace_back(block->pointer, block);
+    return {block->pointer, block->pointer, &release_taken, c10::Device(c10::kCPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &delete_pinned; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_taken; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { host->copy_data(to, from, bytes); }
+  bool is_simple_data_ptr(const DataPtr& data) const override { return host->is_simple_data_ptr(data); }
+  c10::Allocator* host;
 };
-PinnedAllocator pinned;
+
+HostAllocator& host_allocator() {
+  static auto* made = new HostAllocator(c10::GetCPUAllocator());
+  return *made;
+}
+
+void release_taken(void* pointer) {
+  if (auto* block = forget(pointer)) return caching::release(block);
+  if (pointer) host_allocator().host->raw_deleter()(pointer);
+}
 
 const bool registered = [] {
   c10::SetAllocator(kNpu, &npu_allocator);
+  c10::SetCPUAllocator(&host_allocator());
   return true;
 }();
-
-Block* block_of(StorageImpl* npu) {
-  const auto& data = npu->_mutable_data_ptr_no_checks();
-  return data.get_deleter() == &delete_block ? static_cast<Block*>(data.get_context()) : nullptr;
-}
 
 }  // namespace
 
 c10::Allocator* allocator() { return &npu_allocator; }
-c10::Allocator* pinned_allocator() { return &pinned; }
+
+KernelMemory::KernelMemory(DeviceIndex device) : before_(kernel_device), mark_(taken_here.size()) { kernel_device = device; }
+
+KernelMemory::~KernelMemory() {
+  kernel_device = before_;
+  if (C10_LIKELY(taken_here.size() <= mark_)) return;
+  auto& before = taken_before();  // the kernel has kept something
+  std::lock_guard<std::mutex> lock(before.mutex);
+  for (; taken_here.size() > mark_; taken_here.pop_back(), before.count.fetch_add(1))
+    before.blocks.insert(taken_here.back());
+}
 
 c10::Storage wrap_cpu_storage(StoragePtr cpu, DeviceIndex device) {
   const size_t bytes = cpu->nbytes();
@@ -204,46 +262,78 @@ c10::Storage wrap_cpu_storage(StoragePtr cpu, DeviceIndex device) {
                                                        adopt(std::move(cpu), device), &npu_allocator, true));
 }
 
+bool convert_to_npu(StorageImpl* cpu, DeviceIndex device) {
+  auto& data = cpu->_mutable_data_ptr_no_checks();
+  claim(data);
+  if (!is_block(data)) return false;
+  data.unsafe_set_device(c10::Device(kNpu, device));
+  cpu->set_allocator(&npu_allocator);
+  return true;
+}
+
 void rewrap_cpu_storage(StorageImpl* npu, StorageImpl* cpu, DeviceIndex device) {
+  if (auto* block = block_of(npu->data_ptr())) {  // its alias has gone to other bytes
+    if (block->alias.load() == cpu) StoragePtr::reclaim(block->alias.exchange(nullptr));
+  }
   npu->set_data_ptr_noswap(adopt(StoragePtr::reclaim_copy(cpu), device));
   npu->set_nbytes(cpu->nbytes());
 }
 
-bool owns_memory(const StorageImpl* npu) { return npu->data_ptr().get_deleter() == &delete_block; }
+bool owns_memory(const StorageImpl* npu) {
+  const auto& data = npu->data_ptr();
+  return is_block(data) || data.get_deleter() == &delete_foreign;
+}
 
 StoragePtr cpu_storage_of(StorageImpl* npu) {
-  if (auto* block = block_of(npu); C10_LIKELY(block != nullptr)) {
-    if (C10_UNLIKELY(block->cpu->nbytes() != npu->nbytes())) block->cpu->set_nbytes(npu->nbytes());
-    return block->cpu;
+  const auto& data = npu->data_ptr();
+  if (auto* block = block_of(data); C10_LIKELY(block != nullptr)) return alias_of(block, npu->nbytes());
+  if (auto* foreign = foreign_of(data)) {
+    if (C10_UNLIKELY(foreign->cpu->nbytes() != npu->nbytes())) foreign->cpu->set_nbytes(npu->nbytes());
+    return foreign->cpu;
   }
+  if (is_block(data)) return bare_cpu_storage(nullptr, 0, npu->device().index());
+  return keeping_cpu_storage_of(npu);
+}
+
+bool is_alias(const StorageImpl* cpu, const StorageImpl* npu) {
+  const auto* block = block_of(npu->data_ptr());
+  return block && block->alias.load(std::memory_order_relaxed) == cpu && cpu->data() == npu->data() &&
+         cpu->nbytes() == npu->nbytes();
+}
+
+StoragePtr keeping_cpu_storage_of(StorageImpl* npu) {
   auto* keep = new StoragePtr(StoragePtr::reclaim_copy(npu));
   DataPtr data(
       npu->mutable_data(), keep, [](void* p) { delete static_cast<StoragePtr*>(p); }, c10::Device(c10::kCPU));
   return c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), npu->nbytes(), std::move(data),
-                                          c10::GetCPUAllocator(), true);
+                                          memory_of(npu->device().index()), true);
 }
 
 StoragePtr share_storage(StorageImpl* npu) {
-  auto* block = block_of(npu);
-  TORCH_CHECK(block, "npu: a storage over memory that is not its own cannot be shared between processes");
-  if (block->shared) return block->cpu;
+  TORCH_CHECK(owns_memory(npu), "npu: a storage over memory that is not its own cannot be shared between processes");
+  if (auto* foreign = foreign_of(npu->data_ptr()); foreign && foreign->shared) return foreign->cpu;
   const auto device = npu->device().index();
-  settle(device);
+  check(vnpuDeviceSynchronize(device), "share a storage", device);
   auto shared = at::new_shm_fd_storage(npu->nbytes());
   std::memcpy(shared->mutable_data(), npu->data(), npu->nbytes());
   rewrap_cpu_storage(npu, shared.get(), device);
-  block_of(npu)->shared = true;
+  if (auto* foreign = foreign_of(npu->data_ptr())) foreign->shared = true;
   return shared;
 }
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   auto* impl = storage.unsafeGetStorageImpl();
-  if (vnpuQueueEnabled()) check(vnpuDeviceSynchronize(impl->device().index()), "resize a storage");
+  const auto device = impl->device().index();
+  if (vnpuQueueEnabled()) check(vnpuDeviceSynchronize(device), "resize a storage");
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
-  DataPtr grown = allocate_on(bytes, impl->device().index());
-  if (impl->data()) std::memcpy(grown.get(), impl->data(), std::min(bytes, impl->nbytes()));
+  DataPtr grown = allocate_on(bytes, device, c10::Device(kNpu, device));
+  if (impl->data() && bytes) std::memcpy(grown.get(), impl->data(), std::min(bytes, impl->nbytes()));
   impl->set_data_ptr_noswap(std::move(grown));
   impl->set_nbytes(bytes);
+}
+
+void record_stream(const DataPtr& data, vnpuStream_t stream) {
+  if (auto* block = block_of(data)) caching::record_stream(block, stream);
 }
 
 namespace {
@@ -265,16 +355,16 @@ void raise_error(vnpuError_t error, const char* what, int device, size_t bytes) 
     case VNPU_ERROR_OUT_OF_MEMORY: {
       TORCH_CHECK_WITH(OutOfMemoryError, device >= 0, "npu: cannot ", what, ": the host has no ", size_text(bytes));
       size_t free = 0, total = 0, allowed = 0, available = 0;
-      vnpuMemoryStats stats{};
       vnpuMemGetInfo(&free, &total, device);
-      vnpuMemGetStats(&stats, device);
+      const auto [used, reserved] = caching::in_use(static_cast<DeviceIndex>(device));
       vnpuMemGetAllowed(&allowed, &available, device);
       const auto limit =
           allowed < total ? " " + size_text(allowed) + " is allowed by set_per_process_memory_fraction." : std::string();
       TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", size_text(bytes), ". NPU ",
                        device, " has a total capacity of ", size_text(total), " of which ", size_text(free),
-                       " is free.", limit, " ", size_text(static_cast<size_t>(stats.current)),
-                       " is allocated by PyTorch. The capacity of the virtual device is set by VNPU_MEMORY.");
+                       " is free.", limit, " Of the reserved memory ", size_text(used),
+                       " is allocated by PyTorch, and ", size_text(reserved - used),
+                       " is reserved by PyTorch but unallocated. The capacity of the virtual device is set by VNPU_MEMORY.");
     }
     case VNPU_ERROR_INVALID_DEVICE:
       vnpuGetDeviceCount(&count);

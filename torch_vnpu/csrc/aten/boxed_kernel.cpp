@@ -39,7 +39,9 @@ using torch::jit::Stack;
 // One operator call: what it aliases, and on which device it runs.
 class Call {
  public:
-  Call(const c10::OperatorHandle& op, const Traits& traits) : op_(op), traits_(traits) {}
+  // `foreign`: the operator of another library, whose kernel may keep what it gets or makes.
+  Call(const c10::OperatorHandle& op, const Traits& traits, bool foreign = false)
+      : op_(op), traits_(traits), aliases_(foreign), foreign_(foreign) {}
 
   // Runs the kernel before it returns.
   void run(Stack* stack) {
@@ -48,6 +50,8 @@ class Call {
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     if (traits_.copies) wait_for_other_devices(*stack);
     take_inputs(stack);
+    // What another library's kernel makes it may keep for itself.
+    const KernelMemory memory(foreign_ || host_result_ ? -1 : device());
     try {
       launch(stack);
     } catch (...) {
@@ -68,8 +72,6 @@ class Call {
     const bool writes_results = out && plan.makes_all;
     auto call = std::make_unique<Deferred>(writes_results ? *out : op_, traits_.name.c_str(), stream());
     call->arguments = std::move(arguments);
-    call->bytes = plan.bytes;
-    Deferred::make_room(call->stream, plan.bytes);
     if (!writes_results && plan.makes_some) call->results.resize(plan.returned.size());
     const c10::OptionalDeviceGuard guard(c10::Device(kNpu, device()));
     for (size_t i = 0; i < plan.returned.size(); ++i) {
@@ -201,7 +203,7 @@ class Call {
           if (value.isTensor()) value = IValue(operand(value.toTensor(), i));
           break;
         case Role::TensorList:
-          if (value.isTensorList()) value = take_list(value.toTensorList(), i);
+          if (value.isTensorList()) value = take_list(value.toListRef(), i);
           break;
         case Role::OptionalTensorList:
           if (value.isOptionalTensorList()) value = take_optional_list(value.toOptionalTensorList(), i);
@@ -224,10 +226,10 @@ class Call {
     return IValue(c10::Device(c10::kCPU));
   }
 
-  IValue take_list(const c10::List<at::Tensor>& list, size_t index) {
+  IValue take_list(c10::ArrayRef<IValue> list, size_t index) {
     c10::List<at::Tensor> taken;
     taken.reserve(list.size());
-    for (size_t k = 0; k < list.size(); ++k) taken.push_back(operand(list.get(k), index));
+    for (const auto& element : list) taken.push_back(operand(element.toTensor(), index));
     return IValue(std::move(taken));
   }
 
@@ -311,6 +313,7 @@ class Call {
   const c10::OperatorHandle& op_;
   const Traits& traits_;
   Aliases aliases_;
+  const bool foreign_;
   bool queueing_ = false;
   bool generators_ = false;
   bool host_result_ = false;             // the caller asked for a result on CPU
@@ -361,7 +364,7 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(DispatchKey::CPU), "npu: there is no kernel for ",
                               traits.name,
                               ", since it has none on CPU either; register one for PrivateUse1, or use other operators");
-  Call(op, traits).run(stack);
+  Call(op, traits, true).run(stack);
 }
 
 // CompositeExplicit operators that run as one kernel here, as they do on accelerators that have one. Without this, they would

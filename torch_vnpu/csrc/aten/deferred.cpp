@@ -67,16 +67,8 @@ void run(Deferred& call) {
   }
 }
 
-constexpr int64_t kPendingBytes = int64_t{256} << 20;  // of results in the queues of one device
-
-std::atomic<int64_t>& pending_bytes(vnpuStream_t stream) {
-  static std::atomic<int64_t> pending[VNPU_MAX_DEVICES];
-  return pending[vnpuStreamDevice(stream)];
-}
-
 void kernel(void* argument) {
   std::unique_ptr<Deferred> call(static_cast<Deferred*>(argument));
-  pending_bytes(call->stream).fetch_sub(call->bytes);
   try {
     run(*call);
   } catch (const c10::Error& error) {
@@ -106,18 +98,11 @@ void start_thread() {
 
 }  // namespace
 
-void Deferred::make_room(vnpuStream_t stream, int64_t bytes) {
-  if (pending_bytes(stream).load() + bytes > kPendingBytes)
-    check(vnpuStreamSynchronize(stream), "make room for results", vnpuStreamDevice(stream));
-}
-
 void Deferred::launch(std::unique_ptr<Deferred> call) {
   auto* task = call.release();  // the kernel may have run, and freed it, before the launch returns
   const auto stream = task->stream;
   const auto* name = task->name;
-  pending_bytes(stream).fetch_add(task->bytes);
   if (const auto error = vnpuLaunch(stream, name, &kernel, task)) {
-    pending_bytes(stream).fetch_sub(task->bytes);
     delete task;
     raise_error(error, name, vnpuStreamDevice(stream));
   }

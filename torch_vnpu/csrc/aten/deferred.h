@@ -15,9 +15,6 @@ struct Deferred {
   Deferred(const c10::OperatorHandle& called, const char* called_name, vnpuStream_t on)
       : op(called), name(called_name), stream(on), grad_mode(c10::GradMode::is_enabled()) {}
 
-  // Waits for the stream where the results that its queue is about to make, with `bytes` more, would take too much memory: what
-  // the host has freed long ago is in use until then.
-  static void make_room(vnpuStream_t stream, int64_t bytes);
   // Puts the call into its stream's queue, which owns it from then on.
   static void launch(std::unique_ptr<Deferred> call);
 
@@ -25,7 +22,6 @@ struct Deferred {
   const char* name;
   vnpuStream_t stream;
   bool grad_mode;
-  int64_t bytes = 0;  // of the results that it makes
   torch::jit::Stack arguments;
   size_t outs = 0;  // how many of the last arguments are results that the operator writes itself
   // What the operator returns is copied here. Empty where it writes its results itself.

@@ -10,6 +10,7 @@
 
 #include "allocator.h"
 #include "check.h"
+#include "pinned.h"
 
 namespace vnpu {
 namespace {

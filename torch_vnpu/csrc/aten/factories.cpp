@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include "aliases.h"
+#include "allocator.h"
 
 namespace vnpu {
 namespace {
@@ -90,8 +91,11 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& target) {
   return target.copy_(self);
 }
 
-// Memory is not reused by another stream while launches are synchronous, so there is nothing to remember.
-void record_stream(Tensor&, c10::Stream) {}
+void record_stream_of(Tensor& self, c10::Stream stream) {
+  TORCH_CHECK(stream.device() == self.device(), "npu: a tensor on ", self.device(), " cannot be recorded on a stream of ",
+              stream.device());
+  static_cast<c10::DeviceAllocator*>(allocator())->recordStream(self.storage().data_ptr(), stream);
+}
 
 }  // namespace
 
@@ -109,7 +113,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("set_", set_to_empty);
   library.impl("_copy_from", copy_from);
   library.impl("_copy_from_and_resize", copy_from_and_resize);
-  library.impl("record_stream", record_stream);
+  library.impl("record_stream", record_stream_of);
 }
 
 }  // namespace vnpu

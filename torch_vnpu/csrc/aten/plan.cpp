@@ -206,7 +206,6 @@ Plan plan_from(const torch::jit::Stack& arguments, const std::vector<Shape>& wri
     for (const auto* other : made)
       if (other == storage) return false;
     made.push_back(storage);
-    plan.bytes += static_cast<int64_t>(bytes);
     for (size_t i = 0; i < traits.arguments.size(); ++i) {
       bool shared = false;
       each_tensor(arguments[i], [&](const at::Tensor& argument, int) { shared |= storage_is(argument, storage); });

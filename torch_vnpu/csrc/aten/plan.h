@@ -56,7 +56,6 @@ struct Plan {
   bool queued = false;      // false: calls of this look run at once
   bool makes_some = false;  // there are new tensors among the results
   bool makes_all = true;    // there is nothing else, and no list
-  int64_t bytes = 0;        // of the new tensors
   std::vector<Returned> returned;
 };
 

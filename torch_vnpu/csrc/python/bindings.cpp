@@ -28,6 +28,7 @@ const char* kind_name(vnpu::events::Kind kind) {
     case Kind::Complete: return "complete";
     case Kind::Alloc: return "alloc";
     case Kind::Free: return "free";
+    case Kind::RecordStream: return "record_stream";
     case Kind::EventRecord: return "event_record";
     case Kind::EventWait: return "event_wait";
     case Kind::EventSynchronize: return "event_synchronize";

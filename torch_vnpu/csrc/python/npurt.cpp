@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "../aten/caching.h"
 #include "../aten/check.h"
+#include "../aten/pinned.h"
 #include "../runtime/vnpu_runtime.h"
 
 namespace py = pybind11;
@@ -53,16 +55,63 @@ double memory_fraction(int device) {
 }
 
 py::dict host_memory_stats() {
-  vnpuMemoryStats stats{};
-  check(vnpuHostGetStats(&stats), "read memory statistics");
+  const auto stats = pinned_stats();
   const auto figures = [](int64_t current, int64_t peak, int64_t allocated, int64_t freed) {
     using namespace py::literals;
     return py::dict("current"_a = current, "peak"_a = peak, "allocated"_a = allocated, "freed"_a = freed);
   };
+  const auto of = [&](const vnpuMemoryStats& one) {
+    py::dict both;
+    both["blocks"] = figures(one.blocks, one.blocks_peak, one.blocks_allocated, one.blocks_freed);
+    both["bytes"] = figures(one.current, one.peak, one.allocated, one.freed);
+    return both;
+  };
   py::dict all;
-  all["blocks"] = figures(stats.blocks, stats.blocks_peak, stats.blocks_allocated, stats.blocks_freed);
-  all["bytes"] = figures(stats.current, stats.peak, stats.allocated, stats.freed);
+  all["held"] = of(stats.held);
+  all["in_use"] = of(stats.in_use);
   return all;
+}
+
+const char* state_name(caching::State state) {
+  switch (state) {
+    case caching::State::Used: return "active_allocated";
+    case caching::State::Awaiting: return "active_awaiting_free";
+    case caching::State::Binned:
+    case caching::State::Free: break;
+  }
+  return "inactive";
+}
+
+py::list memory_snapshot() {
+  py::list segments;
+  for (const auto& segment : caching::snapshot()) {
+    py::list blocks;
+    size_t allocated = 0, active = 0, requested = 0;
+    for (const auto& block : segment.blocks) {
+      py::dict one;
+      one["address"] = block.address;
+      one["size"] = block.bytes;
+      one["requested_size"] = block.requested;
+      one["state"] = state_name(block.state);
+      blocks.append(std::move(one));
+      if (block.state == caching::State::Used) allocated += block.bytes;
+      if (block.state <= caching::State::Awaiting) active += block.bytes;
+      requested += block.requested;
+    }
+    py::dict one;
+    one["device"] = static_cast<int>(segment.device);
+    one["address"] = segment.address;
+    one["total_size"] = segment.bytes;
+    one["allocated_size"] = allocated;
+    one["active_size"] = active;
+    one["requested_size"] = requested;
+    one["stream"] = segment.stream;
+    one["segment_type"] = segment.large ? "large" : "small";
+    one["is_expandable"] = false;
+    one["blocks"] = std::move(blocks);
+    segments.append(std::move(one));
+  }
+  return segments;
 }
 
 }  // namespace
@@ -77,9 +126,11 @@ void bind_runtime(py::module_& module) {
   module.def("error_string", [](int error) { return vnpuGetErrorString(static_cast<vnpuError_t>(error)); }, py::arg("code"));
   module.def("set_memory_fraction", &set_memory_fraction, py::arg("fraction"), py::arg("device"));
   module.def("memory_fraction", &memory_fraction, py::arg("device"));
-  module.def("host_memory_stats", &host_memory_stats, "Figures of pinned memory: blocks and bytes.");
-  module.def("host_memory_reset_peak", &vnpuHostResetPeak);
-  module.def("host_memory_reset_accumulated", &vnpuHostResetAccumulated);
+  module.def("memory_snapshot", &memory_snapshot, "The segments of all devices, each with its blocks.");
+  module.def("host_memory_stats", &host_memory_stats, "Figures of pinned memory, held and in use: blocks and bytes.");
+  module.def("host_memory_reset_peak", &reset_peak_pinned);
+  module.def("host_memory_reset_accumulated", &reset_accumulated_pinned);
+  module.def("empty_host_cache", &empty_pinned_cache, "Unpin and free pinned memory that no tensor has.");
 }
 
 }  // namespace vnpu

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
-#include "../events.h"
 #include "state.h"
 
 namespace vnpu {
@@ -30,8 +30,19 @@ struct Counters {
   }
   void reset_accumulated() { allocated = freed = blocks_allocated = blocks_freed = out_of_memory = 0; }
 };
-Counters counters[VNPU_MAX_DEVICES];
 Counters host_counters;
+std::atomic<int64_t> in_use[VNPU_MAX_DEVICES];  // bytes of each device
+
+struct DeviceBlock {
+  size_t bytes;
+  int device;
+};
+std::mutex device_mutex;
+// Leaked: tensors may outlive static destruction.
+std::unordered_map<void*, DeviceBlock>& device_blocks() {
+  static auto* blocks = new std::unordered_map<void*, DeviceBlock>;
+  return *blocks;
+}
 // What this process leaves unused of each device's capacity, in bytes: zero, which needs no initialisation, unless limited.
 std::atomic<size_t> withheld[VNPU_MAX_DEVICES];
 
@@ -91,69 +102,52 @@ using namespace vnpu;
 
 extern "C" {
 
-vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device) {
+vnpuError_t vnpuMemCharge(size_t bytes, int device) {
   if (auto error = check(device)) return error;
-  if (!bytes) return VNPU_SUCCESS;
-  auto& c = counters[device];
-  const auto size = static_cast<int64_t>(bytes);
-  const int64_t now = c.current.fetch_add(size, std::memory_order_relaxed) + size;
-  if (__builtin_expect(static_cast<size_t>(now) > allowed(device), 0)) {
-    c.current.fetch_sub(size, std::memory_order_relaxed);
-    c.out_of_memory.fetch_add(1, std::memory_order_relaxed);
-    return VNPU_ERROR_OUT_OF_MEMORY;
-  }
-  c.add(size, now);
-  if (__builtin_expect(events::listening(events::Kind::Alloc), 0))
-    events::dispatch({.kind = events::Kind::Alloc, .device = device,
-                      .stream = vnpuStreamId(vnpuGetCurrentStream(device)), .pointer = pointer, .bytes = bytes});
-  return VNPU_SUCCESS;
+  const int64_t now = in_use[device].fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) + static_cast<int64_t>(bytes);
+  if (static_cast<size_t>(now) <= allowed(device)) return VNPU_SUCCESS;
+  in_use[device].fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  return VNPU_ERROR_OUT_OF_MEMORY;
 }
 
-void vnpuMemDischarge(const void* pointer, size_t bytes, int device) {
-  if (!bytes || device < 0 || device >= VNPU_MAX_DEVICES) return;
-  counters[device].remove(static_cast<int64_t>(bytes));
-  events::emit({.kind = events::Kind::Free, .device = device, .pointer = pointer, .bytes = bytes});
+void vnpuMemDischarge(size_t bytes, int device) {
+  if (device >= 0 && device < VNPU_MAX_DEVICES) in_use[device].fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
 vnpuError_t vnpuMalloc(void** pointer, size_t bytes, int device) {
   if (!pointer) return VNPU_ERROR_INVALID_VALUE;
   *pointer = nullptr;
-  if (auto error = check(device)) return error;
+  if (auto error = vnpuMemCharge(bytes, device)) return error;
   if (!bytes) return VNPU_SUCCESS;
-  if (bytes > allowed(device)) {
-    counters[device].out_of_memory.fetch_add(1, std::memory_order_relaxed);
+  if (posix_memalign(pointer, kAlignment, bytes)) {
+    *pointer = nullptr;
+    vnpuMemDischarge(bytes, device);
     return VNPU_ERROR_OUT_OF_MEMORY;
   }
-  return posix_memalign(pointer, kAlignment, bytes) ? VNPU_ERROR_OUT_OF_MEMORY : VNPU_SUCCESS;
+  std::lock_guard<std::mutex> lock(device_mutex);
+  device_blocks()[*pointer] = {bytes, device};
+  return VNPU_SUCCESS;
 }
 
-void vnpuFree(void* pointer) { std::free(pointer); }
+vnpuError_t vnpuFree(void* pointer) {
+  if (!pointer) return VNPU_SUCCESS;
+  {
+    std::lock_guard<std::mutex> lock(device_mutex);
+    const auto found = device_blocks().find(pointer);
+    if (found == device_blocks().end()) return VNPU_ERROR_INVALID_HANDLE;
+    vnpuMemDischarge(found->second.bytes, found->second.device);
+    device_blocks().erase(found);
+  }
+  std::free(pointer);
+  return VNPU_SUCCESS;
+}
 
 vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device) {
   if (!free || !total) return VNPU_ERROR_INVALID_VALUE;
   if (auto error = check(device)) return error;
   *total = fixed_settings().capacity;
   // A charge that is being refused on another thread may stand above the capacity for a moment.
-  *free = *total - std::min(*total, static_cast<size_t>(counters[device].current.load(std::memory_order_relaxed)));
-  return VNPU_SUCCESS;
-}
-
-vnpuError_t vnpuMemGetStats(vnpuMemoryStats* stats, int device) {
-  if (!stats) return VNPU_ERROR_INVALID_VALUE;
-  if (auto error = check(device)) return error;
-  *stats = counters[device].read();
-  return VNPU_SUCCESS;
-}
-
-vnpuError_t vnpuMemResetPeak(int device) {
-  if (auto error = check(device)) return error;
-  counters[device].reset_peak();
-  return VNPU_SUCCESS;
-}
-
-vnpuError_t vnpuMemResetAccumulated(int device) {
-  if (auto error = check(device)) return error;
-  counters[device].reset_accumulated();
+  *free = *total - std::min(*total, static_cast<size_t>(in_use[device].load(std::memory_order_relaxed)));
   return VNPU_SUCCESS;
 }
 
@@ -178,7 +172,7 @@ vnpuError_t vnpuMemGetAllowed(size_t* bytes, size_t* available, int device) {
   if (!bytes || !available) return VNPU_ERROR_INVALID_VALUE;
   if (auto error = check(device)) return error;
   *bytes = allowed(device);
-  *available = *bytes - std::min(*bytes, static_cast<size_t>(counters[device].current.load(std::memory_order_relaxed)));
+  *available = *bytes - std::min(*bytes, static_cast<size_t>(in_use[device].load(std::memory_order_relaxed)));
   return VNPU_SUCCESS;
 }
 

@@ -418,6 +418,14 @@ vnpuError_t vnpuDeviceSynchronize(int device) {
   return first;
 }
 
+uint64_t vnpuStreamMark(vnpuStream_t stream) { return stream->queued.load(); }
+int vnpuStreamReached(vnpuStream_t stream, uint64_t mark) { return stream->completed.load() >= mark; }
+
+void vnpuDeviceDrain(int device) {
+  if (usable() || !valid_device(device)) return;
+  for (auto* stream : all_streams(device)) stream->wait(stream->queued.load());
+}
+
 vnpuError_t vnpuEventCreate(vnpuEvent_t* event, int timing) {
   if (!event) return VNPU_ERROR_INVALID_VALUE;
   *event = new vnpuEvent(timing != 0);

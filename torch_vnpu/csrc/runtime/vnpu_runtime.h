@@ -32,7 +32,7 @@ typedef struct vnpuStream* vnpuStream_t;
 typedef struct vnpuEvent* vnpuEvent_t;
 typedef void (*vnpuKernel_t)(void* argument);
 
-// Figures of one device's memory or of pinned host memory, in bytes and numbers of blocks since the start (or the last reset).
+// Figures of pinned host memory, in bytes and numbers of blocks since the start (or the last reset).
 typedef struct vnpuMemoryStats {
   int64_t current, peak, allocated, freed;
   int64_t blocks, blocks_peak, blocks_allocated, blocks_freed;
@@ -56,22 +56,18 @@ VNPU_API vnpuError_t vnpuSetDevice(int device);  // of the calling thread
 VNPU_API vnpuError_t vnpuGetDevice(int* device);
 
 // ---- memory ----
-// Bytes and their accounting are apart, since a kernel of the host may bring the bytes of its result itself: whoever lets a
-// device own bytes charges them to it (VNPU_ERROR_OUT_OF_MEMORY beyond the capacity) and discharges them in the end. No bytes
-// are no block: they are neither counted nor told to listeners.
+// A kernel of the host may bring the bytes of its result itself: whoever lets a device own such bytes charges them to it, and
+// discharges them in the end. Either way VNPU_ERROR_OUT_OF_MEMORY tells that they are beyond what this process may use.
 VNPU_API vnpuError_t vnpuMalloc(void** pointer, size_t bytes, int device);  // 0 bytes: a null pointer
-VNPU_API void vnpuFree(void* pointer);
-VNPU_API vnpuError_t vnpuMemCharge(const void* pointer, size_t bytes, int device);
-VNPU_API void vnpuMemDischarge(const void* pointer, size_t bytes, int device);
+VNPU_API vnpuError_t vnpuFree(void* pointer);  // waits for nothing; VNPU_ERROR_INVALID_HANDLE for what vnpuMalloc did not give
+VNPU_API vnpuError_t vnpuMemCharge(size_t bytes, int device);
+VNPU_API void vnpuMemDischarge(size_t bytes, int device);
 VNPU_API vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device);
 // How much of a device's capacity this process may use: a fraction from 0 to 1 (the default). What is in use stays in use.
 VNPU_API vnpuError_t vnpuMemSetFraction(double fraction, int device);
 VNPU_API vnpuError_t vnpuMemGetFraction(double* fraction, int device);
 // How many bytes may be in use on the device, and how many more may be allocated now.
 VNPU_API vnpuError_t vnpuMemGetAllowed(size_t* allowed, size_t* available, int device);
-VNPU_API vnpuError_t vnpuMemGetStats(vnpuMemoryStats* stats, int device);
-VNPU_API vnpuError_t vnpuMemResetPeak(int device);
-VNPU_API vnpuError_t vnpuMemResetAccumulated(int device);
 
 // ---- pinned host memory ----
 VNPU_API vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes);
@@ -120,6 +116,11 @@ VNPU_API vnpuError_t vnpuStreamQuery(vnpuStream_t stream);
 VNPU_API vnpuError_t vnpuStreamSynchronize(vnpuStream_t stream);
 VNPU_API vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event);
 VNPU_API vnpuError_t vnpuDeviceSynchronize(int device);
+// For whoever keeps memory: the place in a stream's queue behind all that is in it, and whether the queue has come there. Neither
+// is a synchronisation that a program made, so neither is told to listeners.
+VNPU_API uint64_t vnpuStreamMark(vnpuStream_t stream);
+VNPU_API int vnpuStreamReached(vnpuStream_t stream, uint64_t mark);
+VNPU_API void vnpuDeviceDrain(int device);  // waits for all queues of the device; failures stay for the next synchronising call
 
 // ---- events ----
 VNPU_API vnpuError_t vnpuEventCreate(vnpuEvent_t* event, int timing);

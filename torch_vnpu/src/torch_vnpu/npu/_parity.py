@@ -58,9 +58,9 @@ DIFFERS: dict[str, str] = {
     "memory_reserved": "the same as `memory_allocated`: nothing is cached",
     "max_memory_reserved": "the same as `max_memory_allocated`",
     "memory": "has what works; names that are refused are `torch.npu`'s alone",
-    "memory_cached": "deprecated there and here; the same as `memory_allocated`",
-    "max_memory_cached": "deprecated there and here; the same as `max_memory_allocated`",
-    "memory_stats": "the keys of `torch.accelerator.memory_stats`; no figures by size of block",
+    "memory_cached": "deprecated there and here; the same as `memory_reserved`",
+    "max_memory_cached": "deprecated there and here; the same as `max_memory_reserved`",
+    "memory_snapshot": "segments and blocks; no stacks, no history of allocations, and nothing of what a host kernel made itself",
     "memory_summary": "a table of its own with the figures that there are",
     "set_per_process_memory_fraction": "enforced for every allocation, also of results that a kernel brings",
     "set_sync_debug_mode": "takes 0 (`default`) alone; `warn` and `error` are refused, since copies to the host wait unseen",
@@ -93,7 +93,6 @@ REFUSED: dict[str, str] = {
     "current_solver_handle": _NO_HANDLES,
     "get_device_capability": "a virtual device has no compute capability; ask for what you need, such as is_bf16_supported()",
     "list_gpu_processes": "a virtual device exists in one process, which sees no other",
-    "memory_snapshot": "no list of blocks is kept; memory_stats() has the figures",
 }
 
 #: Names that do not exist here: why.
@@ -103,8 +102,8 @@ ABSENT: dict[str, str] = {
     )},
     "DeferredCudaCallError": "no call is put off until the first use, so none can fail then",
     "GreenContext": "a virtual device has no multiprocessors that could be divided up",
-    "caching_allocator_disabled": "there is no caching that could be switched",
-    "caching_allocator_enable": "there is no caching that could be switched",
+    "caching_allocator_disabled": "caching cannot be switched off; `empty_cache()` gives back what is unused",
+    "caching_allocator_enable": "caching cannot be switched off; `empty_cache()` gives back what is unused",
     "cudaStatus": "`npurt().npuError` has all codes",
     "gds": "storage that reads into device memory by itself needs hardware",
     "graphs": _NO_GRAPHS,

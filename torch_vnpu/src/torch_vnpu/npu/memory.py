@@ -11,7 +11,14 @@ from torch_vnpu.npu.device import DeviceLike, device_count, device_index, existi
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Lines of the summary: what, and whether it counts bytes.
-_ROWS = (("allocated memory", "allocated_bytes.all", True), ("allocations", "allocation.all", False))
+_ROWS = (
+    ("allocated memory", "allocated_bytes.all", True),
+    ("reserved memory", "reserved_bytes.all", True),
+    ("requested memory", "requested_bytes.all", True),
+    ("inactive split", "inactive_split_bytes.all", True),
+    ("allocations", "allocation.all", False),
+    ("segments", "segment.all", False),
+)
 _COLUMNS = ("current", "peak", "allocated", "freed")
 
 
@@ -21,7 +28,7 @@ def _index(device: DeviceLike) -> int:
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors occupy on `device` now."""
+    """Bytes that tensors occupy on `device` now, in blocks of 512 bytes."""
     return torch.accelerator.memory_allocated(_index(device))
 
 
@@ -31,7 +38,7 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that the allocator holds. Nothing is cached, so this is what is allocated."""
+    """Bytes that the allocator holds: what is allocated, and what it keeps to hand out again."""
     return torch.accelerator.memory_reserved(_index(device))
 
 
@@ -53,7 +60,11 @@ def max_memory_cached(device: DeviceLike = None) -> int:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """All figures of the allocator, by the keys of torch.accelerator.memory_stats."""
+    """All figures of the allocator, by the keys of `torch.cuda.memory_stats`.
+
+    Blocks are of the small pool up to 1 MiB and of the large one beyond; what an operator of the host made itself counts as a
+    segment of its own.
+    """
     return torch.accelerator.memory_stats(_index(device))
 
 
@@ -104,7 +115,7 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def device_memory_used(device: DeviceLike = None) -> int:
-    """Bytes in use on `device`. It belongs to this process, so they are what `memory_allocated` says."""
+    """Bytes in use on `device`. It belongs to this process, so they are what `memory_reserved` says."""
     free, total = mem_get_info(device)
     return total - free
 
@@ -131,13 +142,36 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
 
 
 def get_allocator_backend() -> str:
-    """`"native"`: the runtime's own allocator, which asks the host for each block and caches nothing."""
+    """`"native"`: blocks of segments, kept for each stream and handed out again (as CUDA's allocator of that name)."""
     return "native"
 
 
 def empty_cache() -> None:
-    """Give unused memory back. Nothing is cached, so there is none; the call is legal."""
-    torch.accelerator.empty_cache()
+    """Wait for all queues and give segments in which nothing is allocated back to the devices."""
+    if _C.is_initialized():
+        torch.accelerator.empty_cache()
+
+
+def empty_host_cache() -> None:
+    """Unpin and free the pinned memory that no tensor has."""
+    _C.empty_host_cache()
+
+
+def memory_snapshot(mempool_id: None = None, include_traces: bool = True) -> list[dict[str, Any]]:
+    """The allocator's state: a dictionary for each segment of each device, by the keys of `torch.cuda.memory_snapshot`.
+
+    Its `blocks` are in the order of their addresses and leave no gap; their `state` is `active_allocated`,
+    `active_awaiting_free` (given back, but a stream that record_stream named still uses it) or `inactive`. Sizes in bytes.
+    What an operator of the host made itself lies in no segment. No history is kept, so there are no traces to include.
+
+    Raises:
+        NotImplementedError: a `mempool_id` is given; there are no pools of the user's own.
+    """
+    if mempool_id is not None:
+        raise NotImplementedError(
+            "torch.npu has no memory pools of the user's own, so memory_snapshot takes no mempool_id"
+        )
+    return _C.memory_snapshot() if _C.is_initialized() else []
 
 
 def _size(count: float, is_bytes: bool) -> str:
@@ -169,24 +203,25 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
 def host_memory_stats() -> dict[str, int]:
     """Figures of pinned host memory that torch allocated, by the keys that torch.cuda has for it.
 
-    Nothing is cached, so what is requested is what is active and allocated. Memory that was only registered
-    (`npurt().npuHostRegister`) is its owner's and not counted. No times are measured.
+    `active` is what tensors have, in blocks whose size is a power of two; `allocated` is what is pinned, kept blocks included.
+    Memory that was only registered (`npurt().npuHostRegister`) is its owner's and not counted. No times are measured.
     """
     _lazy.init()
     for index in range(device_count()):  # copies that are queued keep their memory
         torch.accelerator.synchronize(index)
     figures = _C.host_memory_stats()
     flat = {
-        f"{name}.{column}": figures[kind][column]
-        for name, kind in (
-            ("active_bytes", "bytes"),
-            ("active_requests", "blocks"),
-            ("allocated_bytes", "bytes"),
-            ("allocations", "blocks"),
+        f"{name}.{column}": figures[whose][kind][column]
+        for name, whose, kind in (
+            ("active_bytes", "in_use", "bytes"),
+            ("active_requests", "in_use", "blocks"),
+            ("allocated_bytes", "held", "bytes"),
+            ("allocations", "held", "blocks"),
         )
         for column in _COLUMNS
     }
-    return flat | {"num_host_alloc": figures["blocks"]["allocated"], "num_host_free": figures["blocks"]["freed"]}
+    held = figures["held"]["blocks"]
+    return flat | {"num_host_alloc": held["allocated"], "num_host_free": held["freed"]}
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:

@@ -171,6 +171,20 @@ def test_random_numbers_are_drawn_in_the_order_of_the_calls():
 
 
 # ------------------------------------------------------------------------------------ copies
+@pytest.mark.parametrize("busy", [0, 1])
+def test_a_copy_between_devices_is_queued_and_ordered_with_the_streams_of_both(learned, busy):
+    source, target = ready("npu:0"), ready("npu:1")
+    with held(torch.npu.current_stream(busy)):
+        source.add_(1)
+        target.add_(5)
+        target.copy_(source)
+        source.add_(1)
+        target.add_(1)
+        assert not torch.npu.current_stream(0).query()  # each waits for the other's part in the copy
+        assert not torch.npu.current_stream(1).query()
+    assert (source.tolist(), target.tolist()) == ([2, 2], [2, 2])
+
+
 def test_pageable_memory_may_change_once_the_copy_has_returned():
     source = torch.arange(8.0)
     for _ in range(20):

@@ -3,6 +3,8 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include <mutex>
+
 #include "device.h"
 #include "sparse.h"
 
@@ -38,8 +40,29 @@ struct Spare {
 };
 thread_local Spare spare;
 
+// Those of queued calls come back from the queue's thread, for any.
+constexpr size_t kReturned = 1024;
+struct Returned {
+  std::mutex mutex;
+  std::vector<at::Tensor> tensors;
+};
+Returned& returned() {
+  static auto* all = new Returned;  // leaked: queues may work while static objects are destroyed
+  return *all;
+}
+
+bool find_spare() {
+  if (!spare.open) return false;
+  if (C10_UNLIKELY(spare.tensors.empty())) {
+    auto& back = returned();
+    const std::unique_lock<std::mutex> lock(back.mutex, std::try_to_lock);
+    if (lock) spare.tensors.swap(back.tensors);
+  }
+  return !spare.tensors.empty();
+}
+
 at::Tensor cpu_tensor(c10::Storage storage, DispatchKeySet lazy, caffe2::TypeMeta dtype) {
-  if (C10_LIKELY(lazy.empty() && spare.open && !spare.tensors.empty() && !c10::InferenceMode::is_enabled())) {
+  if (C10_LIKELY(lazy.empty() && !c10::InferenceMode::is_enabled() && find_spare())) {
     auto tensor = std::move(spare.tensors.back());
     spare.tensors.pop_back();
     tensor.unsafeGetTensorImpl()->set_storage_and_dtype(std::move(storage), dtype);
@@ -48,20 +71,37 @@ at::Tensor cpu_tensor(c10::Storage storage, DispatchKeySet lazy, caffe2::TypeMet
   return at::detail::make_tensor<TensorImpl>(std::move(storage), DispatchKeySet(DispatchKey::CPU) | lazy, dtype);
 }
 
-void keep_spare(at::Tensor tensor) {
+// Whether nobody else has it, and it is as cpu_tensor makes it. Its storage is let go.
+bool clear(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (tensor.use_count() != 1 || tensor.weak_use_count() != 1 || (impl->key_set() & kLazyKeys).raw_repr() ||
-      impl->is_inference() || impl->is_wrapped_number() || impl->autograd_meta() || spare.tensors.size() >= kSpare)
-    return;
+      impl->is_inference() || impl->is_wrapped_number() || impl->autograd_meta())
+    return false;
   impl->release_resources();
-  spare.tensors.push_back(std::move(tensor));
+  return true;
 }
 }  // namespace
 
 Aliases::~Aliases() {
   if (C10_UNLIKELY(!spare.open)) return;
   for (auto& alias : aliases_)
-    if (alias.cpu.defined()) keep_spare(std::move(alias.cpu));
+    if (alias.cpu.defined() && spare.tensors.size() < kSpare && clear(alias.cpu))
+      spare.tensors.push_back(std::move(alias.cpu));
+}
+
+std::vector<at::Tensor> Aliases::hand_over() {
+  std::vector<at::Tensor> all;
+  all.reserve(aliases_.size());
+  for (auto& alias : aliases_) all.push_back(std::move(alias.cpu));
+  return all;
+}
+
+void reuse(std::vector<at::Tensor> tensors) {
+  std::erase_if(tensors, [](const at::Tensor& tensor) { return !clear(tensor); });
+  auto& back = returned();
+  const std::lock_guard<std::mutex> lock(back.mutex);
+  if (back.tensors.size() + tensors.size() > kReturned) return;
+  back.tensors.insert(back.tensors.end(), std::make_move_iterator(tensors.begin()), std::make_move_iterator(tensors.end()));
 }
 
 StorageImpl* Aliases::npu_storage_for(StorageImpl* cpu) const {

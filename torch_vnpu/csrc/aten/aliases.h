@@ -28,6 +28,9 @@ class Aliases {
   // The npu tensor for what the kernel returned. `name` is the operator's, for errors.
   at::Tensor to_npu(at::Tensor cpu, const char* name);
 
+  // The CPU tensors of a call that is queued; they outlive this object.
+  std::vector<at::Tensor> hand_over();
+
   c10::DeviceIndex device() const { return device_; }  // -1: no npu tensor or device was seen
   void set_device(c10::DeviceIndex device) { device_ = device; }
 
@@ -48,5 +51,8 @@ class Aliases {
   c10::DeviceIndex device_ = -1;
   const bool keeps_;
 };
+
+// Takes the CPU tensors of a call that is done, on whatever thread, so that another call need not make new ones.
+void reuse(std::vector<at::Tensor> tensors);
 
 }  // namespace vnpu

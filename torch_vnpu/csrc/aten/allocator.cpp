@@ -40,21 +40,29 @@ caching::Block* block_of(const DataPtr& data) {
   return is_block(data) ? static_cast<caching::Block*>(data.get_context()) : nullptr;
 }
 
-// The allocator of the CPU storages over the memory of one device. A CPU kernel that grows such a storage takes the memory from
-// the device, so that it fails before it has changed anything, as on a device whose memory is its own.
+// Memory of one device, whatever the current one is, in the form of bytes of `type`.
 struct DeviceMemory final : c10::Allocator {
-  DataPtr allocate(size_t bytes) override { return allocate_on(bytes, device, c10::Device(c10::kCPU)); }
+  DeviceMemory(DeviceIndex of_device, c10::Device as_type) : device(of_device), type(as_type) {}
+  DataPtr allocate(size_t bytes) override { return allocate_on(bytes, device, type); }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
-  DeviceIndex device = 0;
+  const DeviceIndex device;
+  const c10::Device type;
 };
 
+// Leaked: tensors may outlive static destruction.
+std::vector<DeviceMemory>* memories(c10::DeviceType type) {
+  auto* made = new std::vector<DeviceMemory>;
+  made->reserve(VNPU_MAX_DEVICES);
+  for (DeviceIndex index = 0; index < VNPU_MAX_DEVICES; ++index)
+    made->emplace_back(index, type == kNpu ? c10::Device(kNpu, index) : c10::Device(c10::kCPU));
+  return made;
+}
+
+// The allocator of the CPU storages over the memory of one device. A CPU kernel that grows such a storage takes the memory from
+// the device, so that it fails before it has changed anything, as on a device whose memory is its own.
 DeviceMemory* memory_of(DeviceIndex device) {
-  static auto* all = [] {  // leaked: tensors may outlive static destruction
-    auto* made = new DeviceMemory[VNPU_MAX_DEVICES];
-    for (DeviceIndex index = 0; index < VNPU_MAX_DEVICES; ++index) made[index].device = index;
-    return made;
-  }();
-  return &all[device];
+  static auto* all = memories(c10::kCPU);
+  return &(*all)[static_cast<size_t>(device)];
 }
 
 // What an npu storage's data pointer owns where a host kernel, or another process, has brought the bytes.
@@ -244,6 +252,11 @@ const bool registered = [] {
 }  // namespace
 
 c10::Allocator* allocator() { return &npu_allocator; }
+
+c10::Allocator* allocator_of(DeviceIndex device) {
+  static auto* all = memories(kNpu);
+  return &(*all)[static_cast<size_t>(device)];
+}
 
 KernelMemory::KernelMemory(DeviceIndex device) : before_(kernel_device), mark_(taken_here.size()) { kernel_device = device; }
 

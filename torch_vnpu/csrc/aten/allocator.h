@@ -10,7 +10,8 @@ namespace vnpu {
 
 constexpr auto kNpu = c10::DeviceType::PrivateUse1;
 
-c10::Allocator* allocator();         // npu memory on the current device
+c10::Allocator* allocator();                             // npu memory on the current device
+c10::Allocator* allocator_of(c10::DeviceIndex device);  // and on this one
 
 // While it lives, what this thread allocates on CPU is memory of `device` (-1: of the host): a CPU kernel makes its results where
 // they belong.

@@ -96,6 +96,7 @@ class Call {
       }
       if (returned.list) stack->emplace_back(std::move(list));
     }
+    call->aliases = aliases_.hand_over();
     Deferred::launch(std::move(call));
   }
 
@@ -122,7 +123,31 @@ class Call {
     arguments[position] = IValue(std::move(held));
     auto call = std::make_unique<Deferred>(op_, traits_.name.c_str(), stream());
     call->arguments = std::move(arguments);
+    call->aliases = aliases_.hand_over();
     Deferred::launch(std::move(call));
+    stack->push_back(given[0]);
+    return true;
+  }
+
+  // Queues a copy from another device on the target's stream, or does nothing and returns false. The source's stream waits for it as
+  // it waits for the source, so that either device's later work comes after the copy.
+  bool queue_device_copy(Stack* stack) {
+    const at::Tensor target = peek(*stack, 0), source = peek(*stack, 1);
+    if (!is_npu(target) || !is_npu(source) || target.device() == source.device()) return false;
+    if (target.sizes() != source.sizes() || !target.is_non_overlapping_and_dense()) return false;
+    for (const auto* tensor : {&target, &source})
+      if (tensor->is_conj() || tensor->is_neg() || !owns_memory(tensor->storage().unsafeGetStorageImpl())) return false;
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const auto given = take(stack);
+    Stack arguments = given;
+    for (size_t i = 0; i < 2; ++i) arguments[i] = IValue(operand(given[i].toTensor(), i));
+    auto call = std::make_unique<Deferred>(op_, traits_.name.c_str(), stream());
+    call->arguments = std::move(arguments);
+    call->aliases = aliases_.hand_over();
+    const auto to = stream(), from = vnpuGetCurrentStream(source.device().index());
+    order(from, to);
+    Deferred::launch(std::move(call));
+    order(to, from);
     stack->push_back(given[0]);
     return true;
   }
@@ -263,6 +288,15 @@ class Call {
 
   vnpuStream_t stream() const { return vnpuGetCurrentStream(device()); }
 
+  // What `later` does from now on comes after what is in the queue of `earlier`.
+  void order(vnpuStream_t earlier, vnpuStream_t later) const {
+    vnpuEvent_t event = nullptr;
+    check(vnpuEventCreate(&event, 0), traits_.name.c_str());
+    const std::unique_ptr<vnpuEvent, vnpuError_t (*)(vnpuEvent_t)> owned(event, &vnpuEventDestroy);
+    check(vnpuEventRecord(event, earlier), traits_.name.c_str(), vnpuStreamDevice(earlier));
+    check(vnpuStreamWaitEvent(later, event), traits_.name.c_str(), vnpuStreamDevice(later));
+  }
+
   // A copy runs on the first operand's stream; what is queued for the other operands' devices comes before it.
   void wait_for_other_devices(const Stack& stack) {
     const auto wait = [&](const at::Tensor& tensor) {
@@ -322,9 +356,12 @@ class Call {
   c10::Device host_device_{c10::kCPU};
 };
 
+}  // namespace
+
 class BoxedKernel final : public c10::OperatorKernel {
  public:
   explicit BoxedKernel(Traits traits) : traits_(std::move(traits)) {}
+  const char* name() const { return traits_.name.c_str(); }
 
   void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
     Call call(op, traits_);
@@ -336,7 +373,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   void queue(const c10::OperatorHandle& op, Call& call, Stack* stack) {
     Look look;
     if (!look.read(*stack, traits_)) {
-      if (traits_.name == "aten::copy_" && call.queue_host_copy(stack)) return;
+      if (traits_.name == "aten::copy_" && (call.queue_host_copy(stack) || call.queue_device_copy(stack))) return;
       return call.run(stack);
     }
     if (const auto plan = plans_.find(look)) {
@@ -356,6 +393,15 @@ class BoxedKernel final : public c10::OperatorKernel {
   std::once_flag out_sought_;
   std::optional<c10::OperatorHandle> out_;
 };
+
+ZeroCopy::ZeroCopy(const char* name, const char* overload)
+    : op_(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)),
+      kernel_(std::make_unique<BoxedKernel>(traits_of(op_))) {}
+ZeroCopy::~ZeroCopy() = default;
+const char* ZeroCopy::name() const { return kernel_->name(); }
+void ZeroCopy::run(torch::jit::Stack* stack) const { (*kernel_)(op_, DispatchKeySet(DispatchKey::PrivateUse1), stack); }
+
+namespace {
 
 // Operators of other libraries, and those defined after the registration, that have a CPU kernel but none on npu.
 void fallback(const c10::OperatorHandle& op, Stack* stack) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "aliases.h"
 #include "check.h"
 
 namespace vnpu {
@@ -78,6 +79,9 @@ void kernel(void* argument) {
   } catch (...) {
     vnpuFail(call->stream, (std::string(call->name) + " failed").c_str());
   }
+  call->arguments.clear();
+  call->results.clear();
+  reuse(std::move(call->aliases));
 }
 
 int threads_of_a_queue() {

@@ -23,6 +23,7 @@ struct Deferred {
   vnpuStream_t stream;
   bool grad_mode;
   torch::jit::Stack arguments;
+  std::vector<at::Tensor> aliases;  // the CPU tensors among the arguments and results, to be used again
   size_t outs = 0;  // how many of the last arguments are results that the operator writes itself
   // What the operator returns is copied here. Empty where it writes its results itself.
   std::vector<std::vector<at::Tensor>> results;

@@ -60,7 +60,7 @@ DIFFERS: dict[str, str] = {
     "memory": "has what works; names that are refused are `torch.npu`'s alone",
     "memory_cached": "deprecated there and here; the same as `memory_reserved`",
     "max_memory_cached": "deprecated there and here; the same as `max_memory_reserved`",
-    "memory_snapshot": "segments and blocks; no stacks, no history of allocations, and nothing of what a host kernel made itself",
+    "memory_snapshot": "segments and blocks; no stacks, no history of allocations, nothing of what a host kernel made itself",
     "memory_summary": "a table of its own with the figures that there are",
     "set_per_process_memory_fraction": "enforced for every allocation, also of results that a kernel brings",
     "set_sync_debug_mode": "takes 0 (`default`) alone; `warn` and `error` are refused, since copies to the host wait unseen",

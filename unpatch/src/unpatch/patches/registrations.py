@@ -1,0 +1,121 @@
+"""A kernel of torch's dispatcher as a place: `aten::add.Tensor/PrivateUse1`.
+
+The dispatcher keeps the kernels of an operator and a key one upon the other and shows the topmost. A write registers a
+function through `torch.library`; to uncover what lies beneath it, the registration is dropped. Nothing is ever taken
+from others. torch is imported where such a place is made.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from unpatch.patches.errors import TargetNotFoundError
+from unpatch.patches.places import ABSENT, Place
+
+
+class Kernel:
+    """A kernel that somebody else registered, called like the operator; `where` says where it was registered."""
+
+    def __init__(self, handle: Any, key: str, where: str) -> None:
+        self._handle = handle
+        self._key = key
+        self.where = where
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        key = torch._C._dispatch_key_parse(self._key)
+        # As the dispatcher would: the keys of the arguments, from this one downwards.
+        keys = torch._C.DispatchKeySet(key)
+        for value in torch.utils._pytree.arg_tree_leaves(*args, **kwargs):
+            if isinstance(value, torch.Tensor):
+                keys = keys | torch._C._dispatch_keys(value)
+        below = torch._C._dispatch_keyset_full_after(key) | torch._C.DispatchKeySet(key)
+        return self._handle.call_boxed(keys & below, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.where}>"
+
+
+class Registration(Place):
+    """The kernel of an operator for one dispatch key."""
+
+    deletable = False
+
+    def __init__(self, operator: str, key: str) -> None:
+        import torch
+
+        self.operator = operator
+        self.key = key
+        self.family = ("kernel", operator, key)
+        #: What lies here as far as we have seen, the lowest first: our functions with their libraries, others' kernels.
+        self._seen: list[tuple[object, Any]] = []
+        try:
+            torch._C._dispatch_key_parse(key)
+            torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
+        except RuntimeError as error:
+            raise TargetNotFoundError(f"target {str(self)!r}: {str(error).splitlines()[0]}") from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Registration) and self.family == other.family
+
+    def __hash__(self) -> int:
+        return hash(self.family)
+
+    def __str__(self) -> str:
+        return f"{self.operator}/{self.key}"
+
+    def words(self) -> tuple[str, object, str]:
+        return self.operator, self.key, "kernel"
+
+    @property
+    def schema(self) -> str:
+        """The operator's signature, as torch writes it."""
+        import torch
+
+        name, _, overload = self.operator.partition(".")
+        return str(torch._C._get_schema(name, overload))
+
+    def read(self) -> object:
+        import torch
+
+        if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.operator, self.key):
+            return ABSENT
+        handle = torch.library.get_kernel(self.operator, self.key)
+        where = str(handle).partition("debug='")[2].rpartition("'")[0]
+        ours = [value for value, library in self._seen if library is not None]
+        if ours and __file__ in where:
+            return ours[-1]
+        for value, _ in reversed(self._seen):
+            if isinstance(value, Kernel) and value.where == where:
+                return value
+        kernel = Kernel(handle, self.key, where)
+        self._seen.append((kernel, None))
+        return kernel
+
+    def put(self, value: object) -> None:
+        heights = [height for height, (seen, _) in enumerate(self._seen) if seen is value]
+        if value is ABSENT or heights:
+            covering = self._seen[heights[-1] + 1 :] if heights else list(self._seen)
+            del self._seen[len(self._seen) - len(covering) :]
+            for _, library in reversed(covering):
+                if library is not None:
+                    library._destroy()
+            return
+        from torch.library import Library
+
+        namespace, _, name = self.operator.partition("::")
+        library = Library(namespace, "IMPL")
+        try:
+            with warnings.catch_warnings():
+                # That a kernel is overridden is what was asked for.
+                warnings.filterwarnings("ignore", r"(?s).*(Overriding a previously|Warning only once)")
+                library.impl(name, value, self.key, allow_override=True)
+        except BaseException:
+            library._destroy()
+            raise
+        self._seen.append((value, library))
+
+    def writer(self) -> str:
+        return "torch's dispatcher"

@@ -19,8 +19,8 @@ from unpatch.model import BranchLine, OriginInfo, PatchInfo
 from unpatch.observe.branches import Span
 from unpatch.observe.own_code import OwnCode, branch_places, own_code_in
 from unpatch.observe.text import short_path
-from unpatch.patches.declare import Line, Patch, Write
 from unpatch.patches.conditions import told
+from unpatch.patches.declare import Line, Patch, Write
 
 _LONG = 120  #: characters of a branch's text
 

@@ -57,6 +57,9 @@ class State(Enum):
     NOT_APPLIED = "not applied"
 
 
+_SKIPPED = {State.DISABLED: "disabled", State.OTHER_VERSION: "for another version"}
+
+
 def managers() -> tuple[PatchManager, ...]:
     """Every manager of the process, in order of creation."""
     with _managers_lock:
@@ -227,9 +230,7 @@ class PatchManager:
             due = self._sorted(groups)
         return self._apply(due, transform, strict)
 
-    def apply_group(
-        self, group: str, transform: Transform | None = None, strict: bool = False
-    ) -> tuple[Patch, ...]:
+    def apply_group(self, group: str, transform: Transform | None = None, strict: bool = False) -> tuple[Patch, ...]:
         """Apply the patches of one group only, otherwise as `apply_all`.
 
         Raises ValueError for a blank group, UnknownPatchError for one that nobody has named, PatchError.
@@ -309,22 +310,19 @@ class PatchManager:
     def _refuse_half(self, patch: Patch) -> None:
         """Of a pair, the other half must be in force or to come."""
         for pair in self._pairs:
-            for one, other in (pair[:2], pair[1::-1]):
-                if one in patch.targets and not self._writers(other):
-                    without = self._writers(other, disabled=True)
-                    why = f"{', '.join(repr(id) for id in without)} is disabled" if without else "no patch writes that"
-                    raise HalfOfPairError(
-                        f"patch '{self.name}/{patch.id}' writes {one} without {other}, and {why}: {pair.reason}. "
-                        "Apply both or disable both"
-                    )
-
-    def _writers(self, target: str, disabled: bool = False) -> list[str]:
-        """The patches that write a target and are disabled, or are not."""
-        return [
-            patch.id
-            for patch in self._patches.values()
-            if target in patch.targets and (self._is_disabled(patch) and not patch.applied) == disabled
-        ]
+            for one, other in ((pair.one, pair.other), (pair.other, pair.one)):
+                if one not in patch.targets:
+                    continue
+                writers = [
+                    (writer.id, self.state(writer)) for writer in self._patches.values() if other in writer.targets
+                ]
+                if any(state in (State.APPLIED, State.NOT_APPLIED) for _, state in writers):
+                    continue
+                why = ", ".join(f"{id!r} is {_SKIPPED[state]}" for id, state in writers) or "no patch writes that"
+                raise HalfOfPairError(
+                    f"patch '{self.name}/{patch.id}' writes {one} but not {other}, and {why}. They belong together "
+                    f"({pair.reason}): apply both, or disable both"
+                )
 
     def _call(self, patch: Patch, function: Callable[[], object]) -> None:
         # Marked first: the function may import what applies patches again.

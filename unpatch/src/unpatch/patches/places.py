@@ -46,7 +46,7 @@ class Place(ABC):
     def put(self, value: object) -> None:
         """Let `value` lie here, or nothing (ABSENT). May raise anything where that is impossible."""
 
-    def refuse(self) -> None:
+    def refuse(self) -> None:  # noqa: B027  # most places take any write
         """Raise WriteRefusedError where a write would do something else than write."""
 
     def lasting(self) -> str:
@@ -153,8 +153,7 @@ class Entry(Place):
         return self._text.rpartition("[")[0], self.key, "entry"
 
     def read(self) -> object:
-        # Asked first: a defaultdict would make the entry.
-        return self.container[self.key] if self.key in self.container else ABSENT
+        return self.container.get(self.key, ABSENT)
 
     def put(self, value: object) -> None:
         if value is ABSENT:

@@ -17,22 +17,42 @@ from unpatch.patches.places import ABSENT, Place
 class Kernel:
     """A kernel that somebody else registered, called like the operator; `where` says where it was registered."""
 
-    def __init__(self, handle: Any, key: str, where: str) -> None:
+    def __init__(self, handle: Any, operator: str, key: str, where: str) -> None:
         self._handle = handle
+        self._operator = operator
         self._key = key
         self.where = where
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import torch
 
-        key = torch._C._dispatch_key_parse(self._key)
-        # As the dispatcher would: the keys of the arguments, from this one downwards.
-        keys = torch._C.DispatchKeySet(key)
+        core = torch._C
+        args, kwargs = self._with_tensors(args, kwargs)
+        own = core.DispatchKeySet(core._dispatch_key_parse(self._key))
+        # The keys that the dispatcher would go on with: those of the arguments, from this kernel's downwards.
+        keys = own
         for value in torch.utils._pytree.arg_tree_leaves(*args, **kwargs):
             if isinstance(value, torch.Tensor):
-                keys = keys | torch._C._dispatch_keys(value)
-        below = torch._C._dispatch_keyset_full_after(key) | torch._C.DispatchKeySet(key)
-        return self._handle.call_boxed(keys & below, *args, **kwargs)
+                keys = keys | core._dispatch_keys(value)
+        keys = (keys - core._dispatch_tls_local_exclude_set()) | own
+        keys = keys & (core._dispatch_keyset_full_after(core._dispatch_key_parse(self._key)) | own)
+        if not core._dispatch_has_kernel_for_dispatch_key(self._operator, "ADInplaceOrView"):
+            # Only a fallthrough is there, which a kernel that hands on to the next key would call.
+            keys = keys.remove(core.DispatchKey.ADInplaceOrView)
+        return self._handle.call_boxed(keys, *args, **kwargs)
+
+    def _with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with a tensor of no dimension for each number that stands for a tensor, as in `x + 1`.
+
+        A kernel written in Python is handed such a number bare, and one written in C++ does not take it.
+        """
+        wanted = _schema(self._operator).arguments
+        tensors = {argument.name for argument in wanted if str(argument.type) in ("Tensor", "Optional[Tensor]")}
+        converted = [
+            _tensor(value) if argument.name in tensors else value for argument, value in zip(wanted, args, strict=False)
+        ]
+        named = {name: _tensor(value) if name in tensors else value for name, value in kwargs.items()}
+        return (*converted, *args[len(converted) :]), named
 
     def __repr__(self) -> str:
         return f"<kernel {self.where}>"
@@ -72,10 +92,7 @@ class Registration(Place):
     @property
     def schema(self) -> str:
         """The operator's signature, as torch writes it."""
-        import torch
-
-        name, _, overload = self.operator.partition(".")
-        return str(torch._C._get_schema(name, overload))
+        return str(_schema(self.operator))
 
     def read(self) -> object:
         import torch
@@ -90,7 +107,7 @@ class Registration(Place):
         for value, _ in reversed(self._seen):
             if isinstance(value, Kernel) and value.where == where:
                 return value
-        kernel = Kernel(handle, self.key, where)
+        kernel = Kernel(handle, self.operator, self.key, where)
         self._seen.append((kernel, None))
         return kernel
 
@@ -119,3 +136,18 @@ class Registration(Place):
 
     def writer(self) -> str:
         return "torch's dispatcher"
+
+
+def _schema(operator: str) -> Any:
+    import torch
+
+    name, _, overload = operator.partition(".")
+    return torch._C._get_schema(name, overload)
+
+
+def _tensor(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.get_default_dtype())
+    return torch.tensor(value) if isinstance(value, bool | int | complex) else value

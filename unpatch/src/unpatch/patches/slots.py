@@ -28,7 +28,9 @@ def lasting(owner: type, name: str) -> str:
     """Why writing the special method `name` of `owner` lasts, in words; empty if it can be undone."""
     if name == "__new__":
         found = _found(owner, name)
-        return "" if found is None or _in_python(found) else _why(owner, name, "the constructor is a C slot of the type")
+        return (
+            "" if found is None or _in_python(found) else _why(owner, name, "the constructor is a C slot of the type")
+        )
     if name in _OF_TWO and isinstance(_found(owner, name), WrapperDescriptorType):
         return _why(owner, name, "the name stands for two C slots of the type")
     if name in _OF_NUMBERS:

@@ -45,7 +45,7 @@ def parse(target: str) -> Parts | re.Match[str]:
     if keys is None or not complete or not all(name.isidentifier() for name in names):
         raise ValueError(
             f"{target!r} is no target: write 'package.module.Class.attribute', or 'package.module:Class.attribute', "
-            "'package.module.TABLE[\'key\']' for an entry of a mapping, 'aten::add.Tensor/CPU' for a kernel"
+            "'package.module.TABLE['key']' for an entry of a mapping, 'aten::add.Tensor/CPU' for a kernel"
         )
     return Parts(module, names, keys)
 

@@ -23,8 +23,10 @@ from unpatch.patches.fingerprints import fingerprint, parts
 from unpatch.patches.manager import PatchManager, State
 from unpatch.patches.places import ABSENT, Attribute, Place, who
 
-#: All but a note make `unpatch check` fail.
-Kind = Literal["gone", "exists", "refused", "foreign", "changed", "signature", "pair", "due", "invalid", "note"]
+#: What `unpatch check` fails for, and then what it only tells.
+Kind = Literal[
+    "gone", "exists", "refused", "foreign", "changed", "signature", "pair", "due", "invalid", "undeclared", "note"
+]
 _KINDS: dict[type, Kind] = {TargetExistsError: "exists", WriteRefusedError: "refused"}
 
 
@@ -39,7 +41,7 @@ class Finding:
     @property
     def failing(self) -> bool:
         """Whether somebody has to do something."""
-        return self.kind != "note"
+        return self.kind not in ("undeclared", "note")
 
     def __str__(self) -> str:
         return f"{self.target}: {self.message}" if self.target else self.message
@@ -143,7 +145,7 @@ def _of_write(manager: PatchManager, patch: Patch, write: Write, present: dict[s
             "changed", write.target, f"the original has changed since the patch was written: {told} is now {now}"
         )
     elif not known:
-        yield Finding("note", write.target, f"no fingerprint is declared; the original's is {now}")
+        yield Finding("undeclared", write.target, f"no fingerprint is declared; the original's is {now}")
     if write.kind == "replace":
         of_class = isinstance(place, Attribute) and isinstance(place.parent, type)
         if why := signatures.incompatibility(standing.base, write.replacement, of_class):

@@ -7,6 +7,7 @@ from others. torch is imported where such a place is made.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -22,6 +23,21 @@ class Kernel:
         self._operator = operator
         self._key = key
         self.where = where
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """How the dispatcher calls a kernel written in Python: defaults are left out."""
+        kinds = {False: inspect.Parameter.POSITIONAL_ONLY, True: inspect.Parameter.KEYWORD_ONLY}
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    argument.name,
+                    kinds[argument.kwarg_only],
+                    default=argument.default_value if argument.has_default_value() else inspect.Parameter.empty,
+                )
+                for argument in _schema(self._operator).arguments
+            ]
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import torch

@@ -297,7 +297,7 @@ class PatchManager:
         try:
             return conditions.misfit(patch.versions)
         except PatchError as error:
-            error.args = (f"patch {self.name}/{patch.id} cannot be applied: {error}",)
+            error.args = (f"patch '{self.name}/{patch.id}' cannot be applied: {error}",)
             raise
 
     def _refuse_drift(self, patch: Patch) -> None:

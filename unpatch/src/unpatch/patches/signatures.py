@@ -39,37 +39,40 @@ def incompatibility(original: Any, replacement: Any, of_class: bool) -> str:
 
 def differs(before: Signature, after: Signature, handed: bool = False) -> str:
     """A call that `before` takes and `after` does not, in words; `handed`: the first argument is never given by name."""
-    for positional, named in _calls(before, handed):
-        values = {**named, **{f"#{n}": value for n, value in enumerate(positional)}}
+    for positional, named in _calls(before, after, handed):
         try:
             bound = after.bind(*positional, **named)
         except TypeError as error:
             return f"the original takes {_shown(positional, named)}, the replacement refuses: {error}"
         for name, value in bound.arguments.items():
-            taken = after.parameters[name].kind
-            misplaced = value in values.values() and value != name and name in before.parameters
-            if taken in _BY_POSITION and misplaced and not (handed and positional[:1] == (value,)):
+            if name == value or after.parameters[name].kind not in _BY_POSITION:
+                continue
+            had = before.parameters.get(name)
+            if had is not None and had.kind in _BY_NAME and not (handed and positional[:1] == (value,)):
                 return f"in {_shown(positional, named)}, the replacement takes {value!r} for {name!r}"
     return ""
 
 
-def _calls(signature: Signature, handed: bool) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
+def _calls(signature: Signature, other: Signature, handed: bool) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
     """Calls that a signature takes, each argument being the name of its parameter: with as few arguments as possible,
     with each optional one alone, and with all of them, for every number of arguments by position.
+
+    Where it takes any number or any name, as many as `other` might stumble over.
     """
     parameters = list(signature.parameters.values())
     places = [each for each in parameters if each.kind in _BY_POSITION]
-    further = [f"*{each.name}" for each in parameters if each.kind is Parameter.VAR_POSITIONAL]
-    takes_any_name = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
-    unnamed = {"another_argument": "another_argument"} if takes_any_name else {}
+    by_name = [each for each in parameters if each.kind in _BY_NAME]
+    kinds = {each.kind for each in parameters}
+    further = [f"*{n}" for n in range(len(other.parameters) + 1)] if Parameter.VAR_POSITIONAL in kinds else []
+    named_elsewhere = [name for name in other.parameters if name not in {each.name for each in by_name}]
+    any_names = ["another_argument", *named_elsewhere] if Parameter.VAR_KEYWORD in kinds else []
     for count in range(int(handed), len(places) + len(further) + 1):
         positional = tuple([*(each.name for each in places), *further][:count])
-        rest = [each for each in parameters if each.kind in _BY_NAME and each not in places[:count]]
-        required = {each.name: each.name for each in rest if each.default is Parameter.empty}
-        optional = [{each.name: each.name} for each in rest if each.name not in required] + [unnamed]
-        everything = {name: name for one in optional for name in one}
-        for some in ({}, *optional, everything):
-            named = {**required, **some}
+        rest = [each for each in by_name if each not in places[:count]]
+        required = [each.name for each in rest if each.default is Parameter.empty]
+        optional = [*(each.name for each in rest if each.default is not Parameter.empty), *any_names]
+        for some in ([], *([name] for name in optional), optional):
+            named = {name: name for name in (*required, *some)}
             try:
                 signature.bind(*positional, **named)
             except TypeError:

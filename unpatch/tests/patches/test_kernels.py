@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
@@ -87,6 +89,32 @@ def test_somebody_elses_kernel_on_top_keeps_ours_from_being_reverted(manager, li
     finally:
         other._destroy()
     manager.revert("p")
+    assert scale([2.0], 3.0) == [6]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.integers(0, 3), max_size=12))
+def test_any_sequence_of_kernels_hands_on_and_ends_as_it_began(library, steps):
+    """Each of four kernels doubles and adds its number; the topmost is the one applied last."""
+    manager, order = PatchManager("toy"), []
+    for number in range(4):
+
+        def double(x, by, *, plus=0, number=number):
+            return original(manager.get(f"p{number}").writes[0].replacement)(x, by, plus=plus) * 2 + number
+
+        manager.declare(id=f"p{number}", group="g", reason="r").replace(TARGET, double)
+    for number in steps:
+        if number in order:
+            manager.revert(f"p{number}")
+            order.remove(number)
+        else:
+            manager.apply(f"p{number}")
+            order.append(number)
+        expected = 6
+        for each in order:
+            expected = expected * 2 + each
+        assert scale([2.0], 3.0) == [expected]
+    manager.revert_all()
     assert scale([2.0], 3.0) == [6]
 
 

@@ -13,6 +13,7 @@ from unpatch.patches.check import check
 
 LIBRARY = """
 from json import dumps
+import contextlib
 import functools
 
 def save(value, path, *, fast=False):
@@ -24,6 +25,10 @@ def load(path):
 @functools.lru_cache
 def cached():
     return 1
+
+@contextlib.contextmanager
+def managed():
+    yield
 
 class Thing:
     def method(self):
@@ -180,7 +185,7 @@ def test_what_the_author_has_seen_is_not_reported(library, stranger, manager):
     assert check(known)[0].findings == ()
 
 
-@pytest.mark.parametrize("name", ["dumps", "cached"])
+@pytest.mark.parametrize("name", ["dumps", "cached", "managed"])
 def test_an_import_and_a_decorator_of_the_standard_library_are_nobodys_patch(library, manager, name):
     _declare(manager, f"{library.__name__}.{name}", lambda *args, **options: 0)
     assert set(_kinds(manager)) == {"undeclared"}

@@ -29,7 +29,13 @@ TARGETS = (
     "TABLE['entry']",
     "TABLE['no entry']",
 )
-WRITES = st.tuples(st.sampled_from(TARGETS), st.sampled_from(["replace", "replace", "replace", "add", "delete"]))
+#: Where somebody else writes too; not what is inherited, of which nobody tells us.
+FOREIGN_TARGETS = ("f", "Thing.method", "TABLE['entry']")
+FOREIGN = -1  #: in the place of a patch's number
+# Those where somebody else writes too come up more often, so that they meet.
+WRITES = st.tuples(
+    st.sampled_from(TARGETS + FOREIGN_TARGETS * 3), st.sampled_from(["replace", "replace", "replace", "add", "delete"])
+)
 PATCHES = st.lists(st.lists(WRITES, min_size=1, max_size=4), min_size=2, max_size=6)
 STEPS = st.lists(
     st.tuples(
@@ -38,13 +44,8 @@ STEPS = st.lists(
         ),
         st.integers(0, 5),
     ),
-    max_size=25,
+    max_size=40,
 )
-
-
-#: Where somebody else writes too; not what is inherited, of which nobody tells us.
-FOREIGN_TARGETS = ("f", "Thing.method", "TABLE['entry']")
-FOREIGN = -1  #: in the place of a patch's number
 
 
 class World:
@@ -113,10 +114,8 @@ class World:
         layers = self.layers[target]
         if layers and layers[-1][0] == FOREIGN:
             layers.pop()
-        elif layers:
-            layers.append((FOREIGN, lambda *args: None))
         else:
-            return
+            layers.append((FOREIGN, lambda *args: None))
         space, name = _split(target)
         value = self.expected(target)
         if isinstance(self.spaces[space], dict):
@@ -221,7 +220,8 @@ def test_the_topmost_write_shows_and_reverting_restores(patches, steps):
             manager.disable(_group(number))
             disabled |= {n for n in range(number % 2, len(patches), 2) if _group(n) == _group(number)}
         elif action == "foreign":
-            world.write_as_somebody_else(FOREIGN_TARGETS[choice % len(FOREIGN_TARGETS)])
+            if written := [target for target in FOREIGN_TARGETS if world.layers[target]]:
+                world.write_as_somebody_else(written[choice % len(written)])
         elif action == "revert" and number in applied:
             _revert(world, manager, number, applied)
         elif action == "apply_all":

@@ -168,6 +168,7 @@ def test_a_kernel_is_added_where_none_is(manager):
         ("replace", "unpatch_toy::nothing/CPU", TargetNotFoundError, "'CPU': unpatch_toy::nothing has no such kernel"),
         ("replace", "unpatch_toy::absent/CPU", TargetNotFoundError, "operator unpatch_toy::absent does not exist"),
         ("replace", "unpatch_toy::scale/Cpu", TargetNotFoundError, "could not parse dispatch key: Cpu"),
+        ("replace", "unpatch_toy::scale/Autograd", WriteRefusedError, "Autograd stands for several dispatch keys"),
         ("add", TARGET, TargetExistsError, "unpatch_toy::scale has it already"),
         ("delete", TARGET, WriteRefusedError, "can only be covered"),
     ],

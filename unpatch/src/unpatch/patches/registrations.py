@@ -11,7 +11,7 @@ import inspect
 import warnings
 from typing import Any
 
-from unpatch.patches.errors import TargetNotFoundError
+from unpatch.patches.errors import TargetNotFoundError, WriteRefusedError
 from unpatch.patches.places import ABSENT, Place
 
 
@@ -92,6 +92,10 @@ class Registration(Place):
             torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
         except RuntimeError as error:
             raise TargetNotFoundError(f"target {str(self)!r}: {str(error).splitlines()[0]}") from error
+        if torch._C._dispatch_is_alias_key(torch._C._dispatch_key_parse(key)):
+            raise WriteRefusedError(
+                f"target {str(self)!r}: {key} stands for several dispatch keys; name each that is meant, such as CPU"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Registration) and self.family == other.family

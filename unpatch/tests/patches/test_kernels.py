@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -19,6 +20,7 @@ from unpatch.patches import (  # noqa: E402
     original,
 )
 from unpatch.patches.check import findings  # noqa: E402
+from unpatch.patches.listing import listed  # noqa: E402
 
 TARGET = "unpatch_toy::scale/CPU"
 
@@ -186,6 +188,12 @@ def test_what_is_no_function_is_refused(manager):
     with pytest.raises(WriteRefusedError, match="scale/CPU cannot be written"):
         manager.apply_all()
     assert scale([2.0], 3.0) == [6]
+
+
+def test_somebody_elses_kernel_is_named_by_where_it_was_registered(manager):
+    manager.declare(id="p", group="g", reason="r").replace("aten::add.Tensor/CPU", lambda x, y, *, alpha=1: x)
+    (write,) = listed(manager)[0].writes
+    assert re.fullmatch(r"the kernel registered at .*\.cpp:\d+", write.original)
 
 
 def test_the_schema_is_the_fingerprint_and_the_signature(manager):

@@ -110,9 +110,9 @@ def _checked(manager: PatchManager, patch: Patch) -> Checked:
 def _of_pairs(manager: PatchManager, patch: Patch) -> Iterator[Finding]:
     for pair in manager.pairs:
         for one, other in ((pair.one, pair.other), (pair.other, pair.one)):
-            if one not in patch.targets:
+            if not patch.writes_to(one):
                 continue
-            writers = [writer for writer in manager.patches if other in writer.targets]
+            writers = [writer for writer in manager.patches if writer.writes_to(other)]
             if not writers or (patch.applied and not any(writer.applied for writer in writers)):
                 how = "no patch writes that" if not writers else "that is not patched at the moment"
                 yield Finding("pair", one, f"it belongs together with {other} ({pair.reason}), and {how}")
@@ -129,8 +129,7 @@ def _of_write(manager: PatchManager, patch: Patch, write: Write, present: dict[s
         yield Finding(_KINDS.get(type(error), "gone"), write.target, str(error))
         return
     standing = stack.standing(place)
-    if patch.applied:
-        yield from _since(manager, patch, write.target, standing)
+    yield from _others(manager, patch, write.target, standing)
     if write.kind == "add" or standing.base is ABSENT:
         return
     now = present[write.target] = fingerprint(standing.base, standing.place)
@@ -152,23 +151,21 @@ def _of_write(manager: PatchManager, patch: Patch, write: Write, present: dict[s
             yield Finding("signature", write.target, why)
 
 
-def _since(manager: PatchManager, patch: Patch, target: str, standing: stack.Standing) -> Iterator[Finding]:
-    """Who else has written a target that the patch has written."""
+def _others(manager: PatchManager, patch: Patch, target: str, standing: stack.Standing) -> Iterator[Finding]:
+    """Who else has written a target upon what was there first."""
     own = f"{manager.name}/{patch.id}"
     others = [(owner, value) for owner, value in standing.layers if owner != own]
     for value in [value for owner, value in others if not owner]:
-        yield Finding(
-            "foreign", target, f"somebody else has patched it too, with {_origin(value)}; it cannot be reverted"
-        )
+        yield Finding("foreign", target, f"somebody else has patched it too, with {_origin(value)}")
     if names := list(dict.fromkeys(owner for owner, _ in others if owner)):
         yield Finding("note", target, f"also patched by {', '.join(names)}")
 
 
 def _rests_on_addition(manager: PatchManager, write: Write) -> bool:
     """Whether another write of the same manager adds the target or what holds it."""
-    path = write.target.replace(":", ".")
+    path = targets.dotted(write.target)
     for other in [other for patch in manager.patches for other in patch.writes]:
-        made = other.target.replace(":", ".")
+        made = targets.dotted(other.target)
         if other.kind == "add" and other is not write and (path == made or path.startswith((f"{made}.", f"{made}["))):
             return True
     return False

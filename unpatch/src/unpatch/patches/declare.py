@@ -103,6 +103,10 @@ class Patch:
         """The targets written, each once, in order; none for an opaque patch."""
         return tuple(dict.fromkeys(write.target for write in self.writes))
 
+    def writes_to(self, target: str) -> bool:
+        """Whether the patch writes a target, in either spelling."""
+        return targets.dotted(target) in map(targets.dotted, self.targets)
+
     @overload
     def replace(self, target: str) -> Callable[[F], F]: ...
 

@@ -311,10 +311,10 @@ class PatchManager:
         """Of a pair, the other half must be in force or to come."""
         for pair in self._pairs:
             for one, other in ((pair.one, pair.other), (pair.other, pair.one)):
-                if one not in patch.targets:
+                if not patch.writes_to(one):
                     continue
                 writers = [
-                    (writer.id, self.state(writer)) for writer in self._patches.values() if other in writer.targets
+                    (writer.id, self.state(writer)) for writer in self._patches.values() if writer.writes_to(other)
                 ]
                 if any(state in (State.APPLIED, State.NOT_APPLIED) for _, state in writers):
                     continue

@@ -22,6 +22,10 @@ _COMPUTED = frozenset({"__class__", "__dict__"})
 _COMPUTED_OF_CLASSES = frozenset({"__name__", "__qualname__", "__bases__", "__mro__"})
 
 
+class Told:
+    """A value that stands for something that is no object of Python, and says in words what (`str`)."""
+
+
 class Place(ABC):
     """Somewhere a value lies, or could lie. Two that are equal are the same place."""
 
@@ -176,6 +180,8 @@ def who(value: object) -> str:
     """Name a value for an error message: `module.qualname` for functions and classes, else its type."""
     if value is ABSENT:
         return "nothing (it was deleted)"
+    if isinstance(value, Told):
+        return str(value)
     value = getattr(value, "__func__", value) if isinstance(value, staticmethod | classmethod) else value
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if isinstance(module, str) and isinstance(name, str):

@@ -12,10 +12,10 @@ import warnings
 from typing import Any
 
 from unpatch.patches.errors import TargetNotFoundError, WriteRefusedError
-from unpatch.patches.places import ABSENT, Place
+from unpatch.patches.places import ABSENT, Place, Told
 
 
-class Kernel:
+class Kernel(Told):
     """A kernel that somebody else registered, called like the operator; `where` says where it was registered."""
 
     def __init__(self, handle: Any, operator: str, key: str, where: str) -> None:
@@ -70,8 +70,8 @@ class Kernel:
         named = {name: _tensor(value) if name in tensors else value for name, value in kwargs.items()}
         return (*converted, *args[len(converted) :]), named
 
-    def __repr__(self) -> str:
-        return f"<kernel {self.where}>"
+    def __str__(self) -> str:
+        return f"the kernel {self.where}"
 
 
 class Registration(Place):

@@ -50,6 +50,12 @@ def parse(target: str) -> Parts | re.Match[str]:
     return Parts(module, names, keys)
 
 
+def dotted(target: str) -> str:
+    """A target without the mark of where its module ends, for comparing two."""
+    path, bracket, keys = target.partition("[")
+    return re.sub(r"(?<!:):(?!:)", ".", path) + bracket + keys
+
+
 def locate(target: str) -> Place:
     """Find the place that a target names, importing modules as necessary.
 
@@ -81,7 +87,7 @@ def _kernel(target: str, operator: str, key: str) -> Place:
 
 def _entry(target: str, module: str, names: tuple[str, ...], keys: tuple[ast.expr, ...]) -> Place:
     found = _named(target, module, names)
-    text = target.replace(":", ".", 1) if module else target
+    text = dotted(target)
     *outer, last = [_key(target, key) for key in keys]
     for key in outer:
         try:

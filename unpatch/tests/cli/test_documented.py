@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -24,14 +25,14 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize(("arguments", "shown"), EXAMPLES, ids=[arguments for arguments, _ in EXAMPLES])
-def test_the_page_shows_what_is_printed(tmp_path, monkeypatch, arguments, shown):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.delenv("UNPATCH_DISABLE", raising=False)
+def test_the_page_shows_what_is_printed(tmp_path, arguments, shown):
+    # Given, not inherited: readline, which pytest loads, sets COLUMNS behind the back of os.environ.
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "UNPATCH_DISABLE")}
     (source,) = re.findall(r"^```python\n(# my_backend\.py\n(?:.*\n)*?)```$", PAGE, re.MULTILINE)
     (tmp_path / "my_backend.py").write_text(source)
     done = subprocess.run(
         [sys.executable, "-c", "from unpatch.cli import main; main()", *arguments.split()],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        capture_output=True, text=True, cwd=tmp_path, check=False, env=environment,
     )  # fmt: skip
     assert done.stderr == ""
     assert _timeless(done.stdout) == _timeless(shown)

@@ -56,11 +56,12 @@ def test_a_thread_waits_for_a_function_that_another_one_is_running(toy):
 
 
 def test_applying_and_reverting_at_once_leaves_nothing_behind(toy):
+    toy.TABLE = {"entry": len}
     before, class_before = dict(vars(toy)), dict(vars(toy.Thing))
     managers = [PatchManager(f"toy{n}") for n in range(THREADS)]
     for n, manager in enumerate(managers):
         patch = manager.declare(id="p", group="g", reason="r")
-        for name in ("greet", "Thing.method", "Thing.inherited"):
+        for name in ("greet", "Thing.method", "Thing.inherited", "TABLE['entry']"):
             patch.replace(f"{toy.__name__}.{name}", lambda *args, n=n: n)
 
     def work(n):
@@ -72,6 +73,7 @@ def test_applying_and_reverting_at_once_leaves_nothing_behind(toy):
     _together(work)
     assert vars(toy) == before
     assert dict(vars(toy.Thing)) == class_before
+    assert toy.TABLE["entry"] is len
 
 
 def test_of_many_reverts_one_succeeds(toy):

@@ -16,6 +16,8 @@ from unpatch.errors import UnpatchError
 #: Command -> where it lives, and its line in `unpatch --help`, which therefore imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "ablate": ("unpatch.cli.ablate:ablate", "Run a study: which patches can be deleted?"),
+    "check": ("unpatch.cli.patches:check", "Do the patches of a module still fit?"),
+    "list": ("unpatch.cli.patches:list_patches", "List the patches of a module and their state."),
     "report": ("unpatch.cli.report:report", "Show the evidence of a finished study again."),
 }
 

@@ -5,8 +5,8 @@ Nothing here touches a target; `unpatch.patches.manager` applies what is declare
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar, overload
 
 from unpatch.patches import targets
@@ -14,6 +14,11 @@ from unpatch.patches.errors import AlreadyAppliedError, NotRevertibleError
 
 F = TypeVar("F")
 _OMITTED: Any = object()
+
+#: A requirement (`torch>=2.14`), a function without arguments that returns whether the patch can go, or prose.
+RemoveWhen = str | Callable[[], bool]
+#: One fingerprint, or those of several releases.
+Fingerprint = str | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class Origin:
     note: str = ""
 
 
-class Place(NamedTuple):
+class Line(NamedTuple):
     """A line of a source file."""
 
     file: str
@@ -34,7 +39,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One attribute that a patch writes. `replacement` is written as it is; a deletion has none."""
+    """One target that a patch writes. `replacement` is written as it is; a deletion has none."""
 
     target: str
     kind: Literal["replace", "add", "delete"]
@@ -49,10 +54,12 @@ class Details(TypedDict):
     reason: str
     title: NotRequired[str]  #: a few words for a heading; the id if omitted
     origin: NotRequired[Origin]
-    versions: NotRequired[str]  #: what it is for, as a requirement such as `torch>=2.1`; recorded, not checked
-    remove_when: NotRequired[str]  #: the condition under which it goes, e.g. `torch>=2.13`; recorded, not checked
+    versions: NotRequired[str]  #: what it is for, as a requirement such as `torch>=2.1`; for others it is not applied
+    remove_when: NotRequired[RemoveWhen]  #: when it goes: a requirement, a probe that says so, or words for people
     risk: NotRequired[str]  #: what deleting it might break
     rollback: NotRequired[str]  #: how to get it back
+    fingerprints: NotRequired[Mapping[str, Fingerprint]]  #: of the original that each target had; see `unpatch check`
+    permanent: NotRequired[bool]  #: accept that a write which lasts cannot be undone in this process
 
 
 def named(name: str, what: str) -> str:
@@ -73,13 +80,15 @@ class Patch:
     id: str
     group: str
     reason: str
-    declared_at: Place
+    declared_at: Line
     title: str = ""
     origin: Origin = Origin()
     versions: str = ""
-    remove_when: str = ""
+    remove_when: RemoveWhen = ""
     risk: str = ""
     rollback: str = ""
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    permanent: bool = False
     writes: tuple[Write, ...] = ()
     function: Callable[[], object] | None = None  #: what an opaque patch calls; such a patch has no writes
     applied: bool = False  #: kept by the manager
@@ -94,6 +103,10 @@ class Patch:
         """The targets written, each once, in order; none for an opaque patch."""
         return tuple(dict.fromkeys(write.target for write in self.writes))
 
+    def writes_to(self, target: str) -> bool:
+        """Whether the patch writes a target, in either spelling."""
+        return targets.dotted(target) in map(targets.dotted, self.targets)
+
     @overload
     def replace(self, target: str) -> Callable[[F], F]: ...
 
@@ -101,7 +114,7 @@ class Patch:
     def replace(self, target: str, replacement: F) -> F: ...
 
     def replace(self, target: str, replacement: Any = _OMITTED) -> Any:
-        """Replace an attribute that exists (an inherited one is overridden); without `replacement`, a decorator.
+        """Replace what exists (an inherited attribute is overridden); without `replacement`, a decorator.
 
         Returns the replacement unchanged. Raises ValueError when `target` is no target, AlreadyAppliedError.
         """
@@ -116,12 +129,12 @@ class Patch:
         return replacement
 
     def add(self, target: str, value: F) -> F:
-        """Add an attribute that does not exist; returns `value`. Raises like `replace`."""
+        """Add what does not exist; returns `value`. Raises like `replace`."""
         self._write(Write(target, "add", value))
         return value
 
     def delete(self, target: str) -> None:
-        """Delete an attribute that the module or class itself has. Raises like `replace`."""
+        """Delete what the module, class or mapping itself has. Raises like `replace`."""
         self._write(Write(target, "delete"))
 
     def _write(self, write: Write) -> None:

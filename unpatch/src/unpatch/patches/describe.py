@@ -19,7 +19,8 @@ from unpatch.model import BranchLine, OriginInfo, PatchInfo
 from unpatch.observe.branches import Span
 from unpatch.observe.own_code import OwnCode, branch_places, own_code_in
 from unpatch.observe.text import short_path
-from unpatch.patches.declare import Patch, Place, Write
+from unpatch.patches.conditions import told
+from unpatch.patches.declare import Line, Patch, Write
 
 _LONG = 120  #: characters of a branch's text
 
@@ -43,7 +44,7 @@ def describe(patch: Patch, root: Path) -> PatchInfo:
         reason=patch.reason,
         origin=OriginInfo(patch.origin.introduced, patch.origin.removed, patch.origin.note),
         versions=patch.versions,
-        remove_when=patch.remove_when,
+        remove_when=told(patch.remove_when),
         source=f"{short_path(source.file, root)}:{source.line}",
         code="\n\n".join([*texts, *_helpers(own, values)]),
         risk=patch.risk,
@@ -127,12 +128,12 @@ def _written(value: Any) -> type | CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _place(value: Any) -> Place | None:
+def _place(value: Any) -> Line | None:
     written = _written(value)
     if written is None:
         return None
     file, first, _ = _extent(written)
-    return Place(file, first) if file else None
+    return Line(file, first) if file else None
 
 
 def _source(written: type | CodeType) -> str:

@@ -12,15 +12,15 @@ class PatchError(Exception):
 
 
 class TargetNotFoundError(PatchError):
-    """The attribute that a patch names does not exist, or its module cannot be imported."""
+    """What a patch names does not exist, or its module cannot be imported."""
 
 
 class TargetExistsError(PatchError):
-    """A patch adds an attribute that is already there."""
+    """A patch adds what is already there."""
 
 
 class WriteRefusedError(PatchError):
-    """The attribute cannot be written: of an immutable type, of an instance, or a metaclass objects."""
+    """The target cannot be written: of an immutable type, of an instance, a metaclass objects, or it could not be undone."""
 
 
 class UnknownPatchError(PatchError):
@@ -44,7 +44,7 @@ class NoOriginalError(PatchError):
 
 
 class NotRevertibleError(PatchError):
-    """The patch cannot be undone: it is an opaque function, or a revert of several left some behind."""
+    """The patch cannot be undone: it is an opaque function, it wrote what lasts, or some of several were left."""
 
 
 class ForeignWriteError(PatchError):
@@ -57,3 +57,15 @@ class ApplyFailedError(PatchError):
 
 class PatchModuleError(PatchError):
     """A module that should declare patches could not be imported; the import's exception is the cause."""
+
+
+class InvalidConditionError(PatchError):
+    """The versions or the removal condition of a patch cannot be read, or its probe raised."""
+
+
+class HalfOfPairError(PatchError):
+    """Of two targets that belong together, one would be patched and the other not."""
+
+
+class DriftedError(PatchError):
+    """Applied strictly, and what the patch was written for is not what is there."""

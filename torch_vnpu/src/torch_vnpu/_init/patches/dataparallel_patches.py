@@ -4,6 +4,17 @@ from torch_vnpu._init.patches import manager
 from torch_vnpu.npu import _copies
 from unpatch.patches import Origin
 
+
+def torch_needs_none() -> bool:
+    """torch.nn.parallel.comm calls none of these functions of torch._C"""
+    import inspect
+
+    from torch.nn.parallel import comm
+
+    text = inspect.getsource(comm)
+    return not any(f"torch._C.{name}(" in text for name in _copies.__all__)
+
+
 _functions = manager.declare(
     id="dataparallel-communication",
     group="npu",
@@ -14,7 +25,7 @@ _functions = manager.declare(
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",
-    remove_when="torch builds _scatter, _gather and _broadcast for every accelerator",
+    remove_when=torch_needs_none,
 )
 for _name in _copies.__all__:
     _functions.add(f"torch._C.{_name}", getattr(_copies, _name))

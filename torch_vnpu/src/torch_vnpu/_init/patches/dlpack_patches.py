@@ -6,7 +6,20 @@ from typing import Any
 import torch
 
 from torch_vnpu._init.patches import patch
-from unpatch.patches import Origin, original
+from unpatch.patches import NotAppliedError, Origin, original
+
+
+def torch_knows_it() -> bool:
+    """torch's own Tensor.__dlpack_device__ takes tensors of a renamed backend"""
+    try:
+        own = original(dlpack_device)
+    except NotAppliedError:
+        own = torch.Tensor.__dlpack_device__
+    try:
+        own(torch.empty(0, device="npu"))
+    except (RuntimeError, ValueError):
+        return False
+    return True
 
 
 @patch(
@@ -20,8 +33,9 @@ from unpatch.patches import Origin, original
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",
-    remove_when="Tensor.__dlpack_device__ of a tensor on a renamed PrivateUse1 device returns kDLExtDev",
+    remove_when=torch_knows_it,
     risk="torch.from_dlpack of an npu tensor raises ValueError without it.",
+    fingerprints={"torch.Tensor.__dlpack_device__": "source:630038780d0a"},
 )
 def dlpack_device(self: Any) -> tuple[IntEnum, int]:
     if isinstance(self, torch.Tensor) and self.device.type == "npu":

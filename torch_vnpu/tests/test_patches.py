@@ -1,0 +1,95 @@
+"""The patches that this backend makes to torch: all declared, none drifted, as few as the README says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from torch_vnpu._init.patches import manager
+from torch_vnpu._init.patches.sharing_patches import reduce_untyped_storage
+from unpatch.patches import conditions
+
+README = Path(__file__).parents[2] / "README.md"
+_LIMIT = 15
+
+SNAPSHOT = """
+import sys, warnings
+import torch, torch.multiprocessing.reductions
+from multiprocessing.reduction import ForkingPickler
+
+def snapshot():
+    found = {("ForkingPickler._extra_reducers", kind): value for kind, value in ForkingPickler._extra_reducers.items()}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "torch" or module is None:
+            continue
+        for attribute, value in list(vars(module).items()):
+            found[name, attribute] = value
+            if type(value) in (type, torch._C._TensorMeta) and value.__module__.partition(".")[0] == "torch":
+                for member, inner in list(vars(value).items()):
+                    found[f"{value.__module__}.{value.__qualname__}", member] = inner
+    return found
+
+before = snapshot()
+import torch_vnpu
+after = snapshot()
+for key, value in before.items():
+    if after.get(key) is not value:
+        print(*key)
+"""
+#: What torch.utils.rename_privateuse1_backend itself changes.
+_RENAMED = {"torch.utils.backend_registration _privateuse1_backend_name"}
+
+
+def test_none_of_our_own_patches_has_drifted_and_each_says_when_it_goes():
+    code = "from unpatch.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "check", "torch_vnpu", "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    patches = json.loads(done.stdout)["patches"]
+    assert [patch["id"] for patch in patches] == [patch.id for patch in manager.patches]
+    for patch in patches:
+        # Every condition can be checked, every original has its fingerprint: not even a note.
+        assert (patch["state"], patch["due"], patch["result"], patch["findings"]) == ("applied", False, "ok", [])
+
+
+def test_what_the_import_replaces_in_torch_is_what_is_declared(with_torch):
+    replaced = set(with_torch(SNAPSHOT).passed().lines) - _RENAMED
+    assert replaced == {
+        "torch.Tensor __dlpack_device__",
+        "ForkingPickler._extra_reducers <class 'torch.storage.UntypedStorage'>",
+    }
+    declared = {write.target for patch in manager.patches for write in patch.writes if write.kind != "add"}
+    assert declared == {
+        "torch.Tensor.__dlpack_device__",
+        "multiprocessing.reduction.ForkingPickler._extra_reducers[torch.UntypedStorage]",
+    }
+
+
+def test_the_readme_tells_the_number_of_patches_and_when_each_goes():
+    text = README.read_text(encoding="utf-8")
+    (number,) = re.findall(r"`import torch_vnpu` makes (\d+) patch", text)
+    assert int(number) == len(manager.applied) == len(manager.patches) < _LIMIT
+    section = text[text.index("## The patches that torch_vnpu itself makes") :]
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \| (.*) \|$", section.partition("\n## ")[0], re.MULTILINE)
+    assert dict(rows) == {patch.id: conditions.told(patch.remove_when) for patch in manager.patches}
+
+
+def test_the_conditions_notice_when_torch_does_it_itself(monkeypatch):
+    asked = {patch.id: patch.remove_when for patch in manager.patches}
+    assert {id: condition() for id, condition in asked.items()} == dict.fromkeys(asked, False)
+    monkeypatch.setattr("torch_vnpu._init.patches.dlpack_patches.original", lambda function: lambda tensor: (12, 0))
+    monkeypatch.setattr("torch_vnpu._init.patches.sharing_patches.reduce_storage", lambda storage: (len, ()))
+    monkeypatch.setattr("inspect.getsource", lambda module: "from torch.accelerator import scatter")
+    assert {id: condition() for id, condition in asked.items()} == dict.fromkeys(asked, True)
+
+
+def test_a_storage_elsewhere_is_sent_as_torch_sends_it():
+    storage = torch.ones(2).untyped_storage()
+    rebuild, _ = reduce_untyped_storage(storage)
+    assert rebuild.__module__ == "torch.multiprocessing.reductions"

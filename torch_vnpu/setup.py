@@ -7,7 +7,7 @@ from glob import glob
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
 
 
 class Build(BuildExtension):
@@ -24,6 +24,7 @@ setup(
         CppExtension(
             "torch_vnpu._C",
             sorted(glob("csrc/*/*.cpp")),
+            include_dirs=[os.path.join(include_paths()[0], "kineto")],
             depends=sorted(glob("csrc/**/*.h", recursive=True)),
             extra_compile_args=[
                 "-O2",
@@ -33,6 +34,9 @@ setup(
                 # Headers of dispatch stubs lay out their tables by what torch itself was compiled with.
                 "-DHAVE_AVX2_CPU_DEFINITION",
                 "-DHAVE_AVX512_CPU_DEFINITION",
+                # The plugin of torch.profiler; its library is part of libtorch_cpu.
+                "-DUSE_KINETO",
+                "-DFMT_HEADER_ONLY=1",
             ],
         )
     ],

@@ -17,8 +17,13 @@ enum class Kind : uint8_t {
   EventSynchronize,  // the host waits for an event, or saw it complete
   StreamSynchronize, // the host waits for a stream
   DeviceSynchronize, // the host waits for a device
+  Launched,          // the launching call has done: the kernel is queued, or has run
+  Start,             // a kernel begins to run
   Count,
 };
+
+// What a launch moves, where it is a copy.
+enum class Copy : uint8_t { None, HostToDevice, DeviceToHost, WithinDevice, BetweenDevices };
 
 struct Event {
   Kind kind;
@@ -26,17 +31,26 @@ struct Event {
   int64_t stream = -1;          // stream id, -1 where none takes part
   const char* name = "";        // the kernel's name; lives as long as the process or the call
   const void* pointer = nullptr; // memory, or the event's handle
-  uint64_t bytes = 0;
-  uint64_t sequence = 0;        // of the launch on its stream, or of the event's latest record; 0 where none
+  uint64_t bytes = 0;            // of the memory, or that a copy moves
+  Copy copy = Copy::None;       // of a launch
+  uint64_t sequence = 0;         // of the launch on its stream, or of the event's latest record; 0 where none
 };
 
 using Listener = void (*)(const Event& event, void* context);
 
 // Listens to the kinds in `mask` (bit 1 << kind). Returns an id for unsubscribe, or -1 when the table is full.
-// A listener is called on the thread where the thing happens, holds no lock of the runtime, and must not throw.
+// A listener is called on the thread where the thing happens, and must not throw. At the start and the end of a kernel no other
+// kernel of its stream can run; no lock of the runtime is held otherwise.
 int subscribe(uint32_t mask, Listener listener, void* context);
 // Returns false for an unknown id. A call of the listener may still be under way on another thread when it returns.
 bool unsubscribe(int id);
+
+// What the calling thread's next launch copies: set by whoever launches it, taken by the launch.
+struct Copied {
+  Copy copy = Copy::None;
+  uint64_t bytes = 0;
+};
+extern thread_local Copied next_copy;
 
 extern std::atomic<uint32_t> listened;  // union of all masks
 void dispatch(const Event& event);      // the slow side of emit

@@ -281,7 +281,7 @@ def test_the_table_has_an_end():
 @pytest.mark.parametrize(
     ("listener", "kinds", "error", "words"),
     [
-        (print, ["launched"], ValueError, "unknown kind of event: 'launched'"),
+        (print, ["lunch"], ValueError, "unknown kind of event: 'lunch'"),
         (print, [], ValueError, "no kind of event was named"),
         (print, [3], RuntimeError, None),
         (None, ["launch"], TypeError, None),

@@ -168,6 +168,8 @@ at::Tensor Aliases::to_npu(at::Tensor cpu, const char* name) {
   for (const auto* host : host_)
     if (host == impl) return cpu;
   if (C10_UNLIKELY(!impl->has_storage())) refuse_layout(name, cpu.layout());
+  TORCH_CHECK_NOT_IMPLEMENTED(!impl->key_set().has(DispatchKey::Quantized), "npu: there are no quantised tensors on this device (in ",
+                              name, "); quantise on CPU, or use fake quantisation");
   const auto device = device_ < 0 ? current_device() : device_;
   if (C10_LIKELY(cpu.use_count() == 1)) {  // nobody else sees it: it turns into an npu tensor where it stands
     auto* own = storage_impl(impl);

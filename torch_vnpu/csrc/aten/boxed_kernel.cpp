@@ -13,6 +13,7 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "../events.h"
 #include "aliases.h"
 #include "allocator.h"
 #include "check.h"
@@ -48,7 +49,10 @@ class Call {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     // CPU's autocast is not for this device: the CPU kernel may call operators that are on its list.
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (traits_.copies) wait_for_other_devices(*stack);
+    if (traits_.copies) {
+      wait_for_other_devices(*stack);
+      note_copy(*stack);
+    }
     take_inputs(stack);
     // What another library's kernel makes it may keep for itself.
     const KernelMemory memory(foreign_ || host_result_ ? -1 : device());
@@ -66,6 +70,7 @@ class Call {
   void queue(Stack* stack, const Plan& plan, const std::optional<c10::OperatorHandle>& out) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     queueing_ = true;
+    if (traits_.copies) note_copy(*stack);
     const auto given = take(stack);
     Stack arguments = given;
     take_inputs(&arguments);
@@ -114,6 +119,7 @@ class Call {
     const bool direct = stack->back().toBool() && vnpuHostIsPinned(host.storage().data());
     if (!direct && (to_host || host.storage().nbytes() > kStagedBytes)) return false;
     at::AutoDispatchBelowADInplaceOrView below_autograd;
+    note_copy(*stack);
     const auto given = take(stack);
     Stack arguments = given;
     // Pageable memory may change as soon as the call returns, so what it holds now is what is copied.
@@ -138,6 +144,7 @@ class Call {
     for (const auto* tensor : {&target, &source})
       if (tensor->is_conj() || tensor->is_neg() || !owns_memory(tensor->storage().unsafeGetStorageImpl())) return false;
     at::AutoDispatchBelowADInplaceOrView below_autograd;
+    note_copy(*stack);
     const auto given = take(stack);
     Stack arguments = given;
     for (size_t i = 0; i < 2; ++i) arguments[i] = IValue(operand(given[i].toTensor(), i));
@@ -286,6 +293,25 @@ class Call {
     }
   }
 
+  // Tells listeners what kind of copy the launch is that comes.
+  void note_copy(const Stack& stack) const {
+    if (C10_LIKELY(!events::listening(events::Kind::Launch))) return;
+    const auto* values = &stack[stack.size() - traits_.arguments.size()];
+    if (!values[0].isTensor() || !values[1].isTensor()) return;
+    const auto &target = values[0].toTensor(), &source = values[1].toTensor();
+    auto copy = events::Copy::None;
+    if (is_npu(target) && source.is_cpu()) {
+      copy = events::Copy::HostToDevice;
+    } else if (is_npu(source) && target.is_cpu()) {
+      copy = events::Copy::DeviceToHost;
+    } else if (target.device() != source.device()) {
+      copy = events::Copy::BetweenDevices;
+    } else if (target.dtype() == source.dtype() && target.strides() == source.strides()) {
+      copy = events::Copy::WithinDevice;  // any other is a kernel
+    }
+    events::next_copy = {copy, copy == events::Copy::None ? 0 : target.nbytes()};
+  }
+
   vnpuStream_t stream() const { return vnpuGetCurrentStream(device()); }
 
   // What `later` does from now on comes after what is in the queue of `earlier`.
@@ -324,7 +350,8 @@ class Call {
       task->op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), task->stack);
     };
     if (traits_.when == When::View) return kernel(&task);
-    check(vnpuRun(stream(), traits_.name.c_str(), kernel, &task), traits_.name.c_str(), device());
+    // Another library's kernel may do whatever it likes, also wait for other threads.
+    check(vnpuRun(stream(), traits_.name.c_str(), kernel, &task, !foreign_), traits_.name.c_str(), device());
   }
 
   void give_outputs(Stack* stack) {

@@ -71,7 +71,7 @@ Tensor run(const char* name, Making<Meta>& iterator, Loop loop) {
     auto* task = static_cast<Task*>(argument);
     task->loop(task->iterator);
   };
-  check(vnpuRun(vnpuGetCurrentStream(iterator.device), name, kernel, &task), name, iterator.device);
+  check(vnpuRun(vnpuGetCurrentStream(iterator.device), name, kernel, &task, 1), name, iterator.device);
   return std::move(iterator.made);
 }
 

@@ -34,6 +34,8 @@ const char* kind_name(vnpu::events::Kind kind) {
     case Kind::EventSynchronize: return "event_synchronize";
     case Kind::StreamSynchronize: return "stream_synchronize";
     case Kind::DeviceSynchronize: return "device_synchronize";
+    case Kind::Launched: return "launched";
+    case Kind::Start: return "start";
     case Kind::Count: break;
   }
   return "unknown";

@@ -26,6 +26,7 @@ void publish_union() {
 }  // namespace
 
 std::atomic<uint32_t> listened{0};
+thread_local Copied next_copy;
 
 int subscribe(uint32_t mask, Listener listener, void* context) {
   mask &= (1u << static_cast<unsigned>(Kind::Count)) - 1;

@@ -4,8 +4,10 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../events.h"
@@ -86,6 +88,8 @@ class Waiting {
   void* held_ = nullptr;
 };
 
+thread_local char this_thread;  // its address tells threads apart
+
 thread_local vnpuStream_t worked_off = nullptr;  // the stream whose queue this thread works off
 
 }  // namespace
@@ -99,6 +103,10 @@ struct vnpuStream {
   const int64_t id;
   const int priority;
   std::atomic<uint64_t> numbers{0};  // launches, queued or not
+
+  std::mutex turn;  // held by the thread that runs a kernel of the stream
+  std::atomic<const void*> turn_of{nullptr};
+  int turn_depth = 0;
 
   std::mutex mutex;  // of what follows, down to failure
   std::condition_variable filled, emptied, done;
@@ -175,7 +183,8 @@ void vnpuStream::put(const vnpu::Task& task) {
 }
 
 void vnpuStream::wait(uint64_t target) {
-  if (vnpu::worked_off == this) return;  // a listener, inside one of the tasks that it would wait for
+  // A listener or a kernel, inside one of the tasks that it would wait for, or in front of them.
+  if (vnpu::worked_off == this || turn_of.load(std::memory_order_relaxed) == &vnpu::this_thread) return;
   for (int spin = 0; spin < vnpu::kSpins; ++spin) {
     if (completed.load() >= target) return;
     vnpu::relax();
@@ -188,17 +197,51 @@ void vnpuStream::wait(uint64_t target) {
   waiters.fetch_sub(1);
 }
 
+namespace vnpu {
+namespace {
+// Kernels of a stream run one after the other, whichever threads launch them.
+class Turn {
+ public:
+  explicit Turn(vnpuStream_t stream) : stream_(stream) {
+    if (stream->turn_of.load(std::memory_order_relaxed) == &this_thread) {  // inside a kernel of the same stream
+      ++stream->turn_depth;
+      return;
+    }
+    if (!stream->turn.try_lock()) {
+      Waiting waiting;
+      stream->turn.lock();
+    }
+    stream->turn_of.store(&this_thread, std::memory_order_relaxed);
+  }
+  ~Turn() {
+    if (stream_->turn_depth) {
+      --stream_->turn_depth;
+      return;
+    }
+    stream_->turn_of.store(nullptr, std::memory_order_relaxed);
+    stream_->turn.unlock();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  vnpuStream_t stream_;
+};
+}  // namespace
+}  // namespace vnpu
+
 void vnpuStream::run(const vnpu::Task& task) {
   using namespace vnpu;
   if (!task.name) {
     task.kernel(task.argument);
     return;
   }
+  const Turn turn(this);  // before the slot: a kernel on the host may wait for kernels that need one
   slots().take();
+  events::emit({.kind = events::Kind::Start, .device = device, .stream = id, .name = task.name, .sequence = task.number});
   task.kernel(task.argument);
   slots().give();
-  events::emit({.kind = events::Kind::Complete, .device = device, .stream = id, .name = task.name,
-                .sequence = task.number});
+  events::emit({.kind = events::Kind::Complete, .device = device, .stream = id, .name = task.name, .sequence = task.number});
 }
 
 void vnpuStream::work() {
@@ -295,10 +338,19 @@ vnpuError_t drain(vnpuStream_t stream) {
 
 uint64_t begin_launch(vnpuStream_t stream, const char* name) {
   const uint64_t number = stream->numbers.fetch_add(1, std::memory_order_relaxed) + 1;
-  events::emit({.kind = events::Kind::Launch, .device = stream->device, .stream = stream->id, .name = name,
-                .sequence = number});
+  if (__builtin_expect(events::listening(events::Kind::Launch), 0)) {
+    const auto copied = std::exchange(events::next_copy, {});
+    events::dispatch({.kind = events::Kind::Launch, .device = stream->device, .stream = stream->id, .name = name,
+                      .bytes = copied.bytes, .copy = copied.copy, .sequence = number});
+  }
   return number;
 }
+
+// Emits when it goes, however that happens.
+struct Afterwards {
+  events::Event event;
+  ~Afterwards() { events::emit(event); }
+};
 
 }  // namespace
 }  // namespace vnpu
@@ -367,21 +419,27 @@ vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kerne
   if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   // A listener on the queue's own thread cannot wait for it, so what it launches runs at once.
-  if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument);
-  stream->put({name, kernel, argument, begin_launch(stream, name)});
+  if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument, 1);
+  const uint64_t number = begin_launch(stream, name);
+  stream->put({name, kernel, argument, number});
+  events::emit({.kind = events::Kind::Launched, .device = stream->device, .stream = stream->id, .sequence = number});
   return VNPU_SUCCESS;
 }
 
-vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument) {
+vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument, int exclusive) {
   if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
   if (auto error = usable()) return error;
   if (auto error = drain(stream)) return error;
+  events::Event event{.device = stream->device, .stream = stream->id, .name = name, .sequence = begin_launch(stream, name)};
   // A kernel may throw (it is PyTorch's own code): the stream goes on, the exception is the caller's.
-  struct Completion {
-    events::Event event;
-    ~Completion() { events::emit(event); }
-  } completion{{.kind = events::Kind::Complete, .device = stream->device, .stream = stream->id, .name = name,
-                .sequence = begin_launch(stream, name)}};
+  event.kind = events::Kind::Launched;
+  const Afterwards launched{event};
+  std::optional<Turn> turn;
+  if (exclusive) turn.emplace(stream);
+  event.kind = events::Kind::Complete;
+  const Afterwards complete{event};  // before the next one's start, so in the turn
+  event.kind = events::Kind::Start;
+  events::emit(event);
   kernel(argument);
   return VNPU_SUCCESS;
 }

@@ -108,8 +108,9 @@ VNPU_API void vnpuConfigureWaiting(void* (*before)(void), void (*after)(void*));
 // Puts a kernel into the stream's queue and returns; waits while the queue is full. The kernel owns `argument`, must not throw,
 // and tells a failure by vnpuFail.
 VNPU_API vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument);
-// Runs a kernel on the calling thread, after all that is in the stream's queue. What it throws passes through.
-VNPU_API vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument);
+// Runs a kernel on the calling thread, after all that is in the stream's queue. What it throws passes through. `exclusive`: no other
+// kernel of the stream runs meanwhile; such a kernel must not wait for another thread that may launch on the stream.
+VNPU_API vnpuError_t vnpuRun(vnpuStream_t stream, const char* name, vnpuKernel_t kernel, void* argument, int exclusive);
 // Called by a kernel: the next synchronising call on its stream returns VNPU_ERROR_LAUNCH_FAILED. The first failure is kept.
 VNPU_API void vnpuFail(vnpuStream_t stream, const char* detail);
 VNPU_API vnpuError_t vnpuStreamQuery(vnpuStream_t stream);

@@ -1,9 +1,13 @@
 """Stage 3: what this backend tells torch about itself, one module per part of torch."""
 
-from torch_vnpu._init.registry import backend, sharing
+from torch_vnpu._init.registry import backend, checkpoint, compilers, distributed, rpc, sharing
 
 
 def register_components() -> None:
     """Register the components, in the order in which they need each other."""
     backend.register_backend()
     sharing.register_sharing()
+    distributed.register_distributed()
+    rpc.register_rpc()
+    compilers.register_compilers()
+    checkpoint.register_checkpoint()

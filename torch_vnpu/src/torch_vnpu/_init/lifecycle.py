@@ -56,5 +56,7 @@ def _destroy_process_groups() -> None:
         return
     import torch.distributed as dist
 
-    if dist.is_initialized() and any(isinstance(group, module.HostProcessGroup) for group in dist.distributed_c10d._world.pg_map):
+    if dist.is_initialized() and any(
+        isinstance(group, module.HostProcessGroup) for group in dist.distributed_c10d._world.pg_map
+    ):
         dist.destroy_process_group()

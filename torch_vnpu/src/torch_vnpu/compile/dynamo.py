@@ -13,8 +13,8 @@ __all__ = ["CONSTANT", "GUARDED", "IN_GRAPH", "NpuInterface", "npu_backend"]
 #: Functions of torch.npu whose result Dynamo takes while it traces; those that a program can change get a guard.
 CONSTANT = ("is_available", "device_count", "is_bf16_supported", "get_device_properties")
 GUARDED = ("current_device", "is_initialized")
-#: Functions that become part of the graph: Dynamo knows streams itself.
-IN_GRAPH = ("stream", "current_stream")
+#: Functions that Dynamo handles itself, by the device interface.
+IN_GRAPH = ("stream",)
 
 
 class NpuInterface(DeviceInterface):
@@ -98,6 +98,18 @@ def register_constants(variables: Any) -> None:
     folded = {getattr(npu, name): None for name in CONSTANT + GUARDED}
     variables.constant_fold_functions.update(folded)
     variables.constant_fold_functions_need_guards.update({getattr(npu, name): None for name in GUARDED})
+
+
+def register_substitutes() -> None:
+    """Have Dynamo trace torch's own functions, which it knows, where torch.npu has the same."""
+
+    @torch.compiler.substitute_in_graph(npu.current_stream, skip_signature_check=True)
+    def current_stream(device: DeviceLike = None) -> torch.Stream:
+        return torch.accelerator.current_stream() if device is None else torch.accelerator.current_stream(device)
+
+    @torch.compiler.substitute_in_graph(npu.synchronize, skip_signature_check=True)
+    def synchronize(device: DeviceLike = None) -> None:
+        torch.accelerator.synchronize() if device is None else torch.accelerator.synchronize(device)
 
 
 def npu_backend(graph: Any, inputs: Any, **options: Any) -> Any:

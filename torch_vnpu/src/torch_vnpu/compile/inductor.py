@@ -35,7 +35,9 @@ class NpuOverrides(CpuDeviceOpOverrides):
 
 
 class _CallsCpuKernels:
-    def _generate_kernel_call_helper(self, kernel_name: str, call_args: Any, *, device: Any = None, **rest: Any) -> None:
+    def _generate_kernel_call_helper(
+        self, kernel_name: str, call_args: Any, *, device: Any = None, **rest: Any
+    ) -> None:
         if device is not None and device.type == "npu":
             self.writeline(f"torch.accelerator.current_stream({device.index}).synchronize()")  # type: ignore[attr-defined]
             device = torch.device("cpu")

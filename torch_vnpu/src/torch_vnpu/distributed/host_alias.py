@@ -27,7 +27,7 @@ def host_alias(tensor: torch.Tensor) -> torch.Tensor:
     if not storage.nbytes():
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
     memory = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
-    memory.owner = storage  # type: ignore[attr-defined]  # the CPU tensor keeps `memory`, and `memory` keeps the storage
+    memory.owner = storage  # the CPU tensor keeps `memory`, and `memory` keeps the storage
     whole = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
     alias = torch.empty(0, dtype=tensor.dtype)
     alias.set_(whole, tensor.storage_offset(), tensor.shape, tensor.stride())

@@ -98,7 +98,8 @@ class _AllOf:
         self._works = works
 
     def wait(self, *timeout: timedelta) -> bool:
-        return all([work.wait(*timeout) for work in self._works])
+        ended = [work.wait(*timeout) for work in self._works]
+        return all(ended)
 
     def is_completed(self) -> bool:
         return all(work.is_completed() for work in self._works)

@@ -12,6 +12,7 @@ def register_compilers() -> None:
         ("torch._dynamo.trace_rules", _rules),
         ("torch._dynamo.variables.torch", _constants),
         ("torch._dynamo.backends.registry", _backend),
+        ("torch._dynamo", _substitutes),
         ("torch._inductor.codegen.cpp", _inductor),
     ):
         wrapt.register_post_import_hook(act, module)
@@ -34,6 +35,12 @@ def _constants(module: Any) -> None:
     from torch_vnpu.compile import dynamo
 
     dynamo.register_constants(module)
+
+
+def _substitutes(module: Any) -> None:
+    from torch_vnpu.compile import dynamo
+
+    dynamo.register_substitutes()
 
 
 def _backend(module: Any) -> None:

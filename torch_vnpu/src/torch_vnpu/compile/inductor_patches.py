@@ -12,8 +12,8 @@ from unpatch.patches import Origin, original
     group="dynamo",
     title="Inductor orders the loops of npu kernels as those of CPU",
     reason=(
-        "The scheduler asks a node's device, by the name 'cpu', whether the C++ backend makes its kernel, and reorders the loops of "
-        "all others in ways that this backend does not support."
+        "The scheduler asks a node's device, by the name 'cpu', whether the C++ backend makes its kernel, and reorders the "
+        "loops of all others in ways that this backend does not support."
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",
@@ -30,8 +30,8 @@ _backend = manager.declare(
     group="dynamo",
     title="Inductor knows that the kernels of npu are made by its C++ backend",
     reason=(
-        "The dtypes of a kernel's intermediate values are tracked by rules of the backend, and which backend that is follows from the "
-        "name of the device: every unknown name counts as Triton, whose rules the C++ backend's values do not have."
+        "The dtypes of a kernel's intermediate values are tracked by rules of the backend, and which one that is follows from "
+        "the name of the device: every unknown name counts as Triton, whose rules the C++ backend's values do not have."
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",

@@ -1,10 +1,11 @@
 """Stage 3: what this backend tells torch about itself, one module per part of torch."""
 
-from torch_vnpu._init.registry import backend, checkpoint, compilers, distributed, rpc, sharing
+from torch_vnpu._init.registry import backend, cann, checkpoint, compilers, distributed, rpc, sharing
 
 
 def register_components() -> None:
     """Register the components, in the order in which they need each other."""
+    cann.check_environment()
     backend.register_backend()
     sharing.register_sharing()
     distributed.register_distributed()

@@ -83,7 +83,7 @@ def test_sound_training_is_not_reported_and_not_changed():
 
 @pytest.mark.usefixtures("watching")
 def test_a_gradient_that_is_not_finite_is_found_at_once_unless_a_loss_scale_explains_it():
-    with pytest.raises(asd.SilentDataCorruptionError, match="is (inf|nan)"):
+    with pytest.raises(asd.SilentDataCorruptionError, match=r"is (inf|nan)"):
         trained(1, scale=float("inf"))
     asd.set_asd_loss_scale(2.0**16)
     trained(1, scale=float("inf"))

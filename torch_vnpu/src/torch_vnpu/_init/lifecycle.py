@@ -48,7 +48,8 @@ def _synchronize(index: int) -> None:
 
 
 def _destroy_process_groups() -> None:
-    """Only groups of this backend, made in this process: Gloo's threads must not outlive the interpreter with our tensors."""
+    """Those of this backend that this process made: Gloo's threads must not outlive the interpreter with our tensors."""
+    import os
     import sys
 
     module = sys.modules.get("torch_vnpu.distributed.process_group")
@@ -56,7 +57,6 @@ def _destroy_process_groups() -> None:
         return
     import torch.distributed as dist
 
-    if dist.is_initialized() and any(
-        isinstance(group, module.HostProcessGroup) for group in dist.distributed_c10d._world.pg_map
-    ):
+    groups = dist.distributed_c10d._world.pg_map if dist.is_initialized() else ()
+    if any(isinstance(group, module.HostProcessGroup) and group.process == os.getpid() for group in groups):
         dist.destroy_process_group()

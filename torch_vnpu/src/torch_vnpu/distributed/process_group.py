@@ -4,6 +4,7 @@ A collective first waits, on the host, for the current streams of its tensors; f
 What is launched after `work.wait()` has returned, on whatever stream, sees the result. Tensors on CPU go to Gloo directly.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -125,6 +126,7 @@ class HostProcessGroup(dist.ProcessGroup):
     def __init__(self, backend: str, store: dist.Store, rank: int, world_size: int, timeout: timedelta) -> None:
         super().__init__(rank, world_size)
         self._backend = backend
+        self.process = os.getpid()
         self._gloo = dist.ProcessGroupGloo(store, rank, world_size, timeout)
         self._gloo._set_sequence_number_for_group()
         for device in ("cpu", "npu"):  # what torch asks for its devices, and for its objects' device

@@ -193,6 +193,24 @@ def test_the_hooks_load_nothing_before_torch_does(with_torch):
     ]
 
 
+def test_torch_loads_its_compiler_whatever_the_environment_says_of_devices(with_torch):
+    # torch.manual_seed loads Dynamo; what is wrong is told at the first use of a device.
+    run = with_torch(
+        """
+        import os, torch, torch_vnpu
+        torch.manual_seed(1)
+        import torch._dynamo.device_interface as interfaces
+        import torch._inductor.compile_fx
+        os.environ["VNPU_DEVICES"] = "4"
+        print(interfaces.get_interface_for_device("npu:3").device_count(), torch.npu.is_initialized())
+        interfaces.get_interface_for_device("npu").Worker.get_device_properties()
+        print(torch.npu.is_initialized())
+        """,
+        VNPU_DEVICES="nonsense",
+    )
+    assert run.passed().lines == ["4 False", "False"]
+
+
 def test_the_hooks_act_at_once_where_the_compiler_is_loaded_already(with_torch):
     with_torch(
         """

@@ -1,6 +1,6 @@
 """What Dynamo needs to know of npu: its device interface, the functions that are constants while it traces, a backend."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
@@ -11,10 +11,19 @@ from torch_vnpu.npu.device import DeviceLike
 __all__ = ["CONSTANT", "GUARDED", "IN_GRAPH", "NpuInterface", "npu_backend"]
 
 #: Functions of torch.npu whose result Dynamo takes while it traces; those that a program can change get a guard.
-CONSTANT = ("is_available", "device_count", "is_bf16_supported", "get_device_properties")
+CONSTANT = ("is_available", "device_count", "is_bf16_supported")
 GUARDED = ("current_device", "is_initialized")
 #: Functions that Dynamo handles itself, by the device interface.
 IN_GRAPH = ("stream",)
+
+
+_MOST_DEVICES = 64  # VNPU_MAX_DEVICES
+
+
+class WorkerProperties(NamedTuple):
+    """What Inductor asks of a device before it compiles; starts no runtime."""
+
+    multi_processor_count: int
 
 
 class NpuInterface(DeviceInterface):
@@ -36,8 +45,8 @@ class NpuInterface(DeviceInterface):
             return npu.current_device()
 
         @staticmethod
-        def get_device_properties(device: DeviceLike = None) -> npu.DeviceProperties:
-            return npu.get_device_properties(device)
+        def get_device_properties(device: DeviceLike = None) -> "WorkerProperties":
+            return WorkerProperties(torch.get_num_threads())
 
     current_device = staticmethod(npu.current_device)
     set_device = staticmethod(npu.set_device)
@@ -78,9 +87,9 @@ class NpuInterface(DeviceInterface):
 
 
 def register_interface() -> None:
-    """Register the device interface for npu and for each of its possible ordinals."""
+    """Register the device interface for npu and for each ordinal that there may be: how many there are may still change."""
     register_interface_for_device("npu", NpuInterface)
-    for index in range(npu.device_count()):
+    for index in range(_MOST_DEVICES):
         register_interface_for_device(f"npu:{index}", NpuInterface)
 
 

@@ -105,6 +105,108 @@ def test_the_import_touches_no_device_and_loads_no_compiler(with_torch):
     ).passed()
 
 
+STAGE_CALLS = [
+    "conflicts.check_device_conflicts",
+    "core.load_core_modules",
+    "registry.register_components",
+    "patches.apply_patches",
+    "features.enable_optional_features",
+    "lifecycle.start_runtime_lifecycle",
+]
+
+
+def test_the_import_is_six_stages_in_order_and_ends_with_one_native_barrier(with_torch):
+    run = with_torch(
+        """
+        import sys, torch
+        seen, depth = [], []
+        def watch(frame, event, argument):
+            name = frame.f_globals.get("__name__", "")
+            if event == "call" and frame.f_back is not None and frame.f_back.f_code.co_name == "_initialise":
+                if name.startswith("torch_vnpu._init.") and not frame.f_code.co_name.startswith("<"):
+                    seen.append(name.removeprefix("torch_vnpu._init.") + "." + frame.f_code.co_name)
+            elif event == "c_call":
+                called = getattr(argument, "__name__", "")
+                module = getattr(argument, "__module__", "") or ""
+                if called in ("finish_import", "_rename_privateuse1_backend", "register_kernels") or called == "dlopen":
+                    seen.append(called)
+            elif event == "call" and frame.f_code.co_name in ("rename_privateuse1_backend", "_register_device_module"):
+                seen.append(frame.f_code.co_name)
+        sys.setprofile(watch)
+        import torch_vnpu
+        sys.setprofile(None)
+        for name in seen:
+            print(name)
+        """
+    ).passed()
+    assert [name for name in run.lines if "." in name] == STAGE_CALLS
+    native = [name for name in run.lines if "." not in name]
+    # Renaming the backend and registering its module stand next to each other.
+    at = native.index("rename_privateuse1_backend")
+    between = native[at + 1 : native.index("_register_device_module")]
+    assert [name for name in between if name != "_rename_privateuse1_backend"] == []
+    # The barrier comes once, after everything else.
+    assert native.count("finish_import") == 1
+    assert run.lines[-1] == "finish_import"
+    assert run.lines.index("register_kernels") > run.lines.index("core.load_core_modules")
+
+
+def test_what_is_loaded_after_the_import_and_what_is_not(with_torch):
+    run = with_torch(
+        """
+        import sys, threading, torch
+        before, threads = set(sys.modules), threading.active_count()
+        import torch_vnpu
+        print(sorted({".".join(name.split(".")[:2]) for name in set(sys.modules) - before}))
+        assert threading.active_count() == threads
+        print(torch._C._get_privateuse1_backend_name(), torch.npu.is_initialized(), torch_vnpu._C.listening())
+        import importlib.metadata
+        print(torch_vnpu.__version__ == importlib.metadata.version("torch_vnpu"))
+        """
+    ).passed()
+    loaded = set(eval(run.lines[0]))
+    assert {name for name in loaded if name.startswith(("torch.", "torch_vnpu"))} == {
+        "torch.npu",
+        "torch_vnpu",
+        "torch_vnpu._C",
+        "torch_vnpu._init",
+        "torch_vnpu.errors",
+        "torch_vnpu.npu",
+        "torch_vnpu.ops",
+    }
+    assert {name.split(".")[0] for name in loaded} == {"torch", "torch_vnpu", "unpatch", "wrapt"}
+    assert run.lines[1:] == ["npu False False", "True"]
+
+
+def test_every_patch_is_the_declared_object_itself_and_is_applied_once(with_torch):
+    run = with_torch(
+        """
+        import importlib, pydoc, torch
+        import torch_vnpu
+        from torch_vnpu._init.patches import apply_patches, manager
+        def written():
+            return {write.target: pydoc.locate(write.target) for patch in manager.applied for write in patch.writes}
+        first = written()
+        for patch in manager.applied:
+            assert patch.reason and patch.remove_when and patch.versions and patch.origin.introduced, patch.id
+            for write in patch.writes:
+                assert first[write.target] is write.replacement, write.target
+        apply_patches()
+        importlib.reload(torch_vnpu)
+        assert all(written()[target] is value for target, value in first.items())
+        print(sorted(patch.id for patch in manager.applied))
+        print(sorted(write.target for patch in manager.applied for write in patch.writes if write.kind == "replace"))
+        """
+    ).passed()
+    assert eval(run.lines[0]) == [
+        "dataparallel-communication",
+        "deprecated-operators",
+        "dlpack-device",
+        "rpc-backend-types",
+    ]
+    assert eval(run.lines[1]) == ["torch.Tensor.__dlpack_device__", "torch.distributed.rpc.BackendType"]
+
+
 QUERIES = [
     "torch.npu.is_available()",
     "torch.npu.device_count()",
@@ -363,6 +465,59 @@ for _ in range(2):
     assert len(run.lines) == 2
 
 
+def test_under_autoload_a_conflict_is_one_warning_that_names_both_and_torch_works(fresh):
+    run = fresh(
+        """
+        import importlib.machinery, sys
+        # As soon as torch has its module for CUDA, a device appears.
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "torch_vnpu":
+                    sys.modules["torch"].cuda.is_available = lambda: True
+        sys.meta_path.insert(0, Finder())
+        import torch
+        torch.cuda.is_available = lambda: False
+        print((torch.ones(2) + 1).tolist(), torch._C._get_privateuse1_backend_name(), "torch_vnpu._C" in sys.modules)
+        try:
+            import torch_vnpu
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    assert run.code == 0
+    assert run.err.count("RuntimeWarning: torch_vnpu was not loaded") == 1
+    assert "'cuda'" in run.err
+    assert run.lines[0] == "[2.0, 2.0] privateuseone False"
+    assert "'npu'" in run.lines[1]
+    assert "'cuda'" in run.lines[1]
+
+
+def test_a_native_library_that_cannot_be_loaded_is_told_and_raised_again(with_torch, tmp_path):
+    broken = tmp_path / "_C.cpython-311-x86_64-linux-gnu.so"
+    broken.write_bytes(b"no library")
+    run = with_torch(
+        f"""
+        import importlib.util, sys, torch
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "torch_vnpu._C":
+                    return importlib.util.spec_from_file_location(name, {str(broken)!r})
+        sys.meta_path.insert(0, Finder())
+        errors = []
+        for _ in range(2):
+            try:
+                import torch_vnpu
+            except ImportError as error:
+                errors.append(error)
+        assert len(errors) == 2 and errors[0] is errors[1]
+        print(errors[0])
+        print((torch.ones(2) + 1).tolist(), torch._C._get_privateuse1_backend_name())
+        """
+    ).passed()
+    assert str(broken) in run.lines[0]
+    assert run.lines[1] == "[2.0, 2.0] privateuseone"
+
+
 def test_a_backward_before_the_import_is_detected_at_the_first_use(with_torch):
     run = with_torch(
         """
@@ -450,6 +605,73 @@ def test_a_process_that_worked_ends_without_a_word(fresh):
         TORCH_NPU_SANITIZER="1",
     )
     assert (run.code, run.out, run.err) == (0, "", "")
+
+
+def test_the_end_of_a_process_waits_for_its_queues(with_vnpu, tmp_path):
+    file = tmp_path / "result"
+    run = with_vnpu(
+        f"""
+        import sys, torch
+        torch.set_num_threads(1)
+        host = torch.from_file({str(file)!r}, shared=True, size=4, dtype=torch.float32)
+        assert torch.npu.npurt().npuHostRegister(host.data_ptr(), 16, 0) == 0
+        x = torch.full((600, 600), 1 / 600, device="npu")
+        host.copy_(torch.ones(4, device="npu"), non_blocking=True)
+        for _ in range(2):
+            y = x
+            for _ in range(30):
+                y = y @ x
+            host.copy_(y[0, :4] * 600 + 1, non_blocking=True)
+        sys.exit()
+        """
+    )
+    assert run.passed().out == ""
+    import torch
+
+    torch.testing.assert_close(torch.from_file(str(file), size=4, dtype=torch.float32), torch.full((4,), 2.0))
+
+
+def test_errors_that_nobody_asked_for_are_told_at_the_end(with_vnpu):
+    run = with_vnpu(
+        """
+        import sys, torch
+        table = torch.ones(3, 4, device="npu:1")
+        torch.nn.functional.embedding(torch.tensor([0], device="npu:1"), table)
+        for stream in (torch.npu.Stream(1), torch.npu.Stream(1)):
+            stream.wait_stream(torch.npu.current_stream(1))
+            with torch.npu.stream(stream):
+                torch.nn.functional.embedding(torch.tensor([9], device="npu:1"), table)
+        sys.exit()
+        """
+    )
+    assert (run.code, run.out) == (0, "")
+    assert [line.split(": ")[:2] for line in run.err.splitlines()] == [["torch_vnpu", "npu:1 ended with an error"]] * 2
+    assert run.err.count("aten::index_select failed: index out of range") == 2
+
+
+def test_the_end_destroys_process_groups_but_not_those_of_a_parent(with_vnpu, tmp_path):
+    run = with_vnpu(
+        f"""
+        import atexit, os, sys, torch
+        import torch.distributed as dist
+        from torch_vnpu._init import lifecycle
+        destroyed, destroy = [], dist.destroy_process_group
+        dist.init_process_group("hccl", init_method="file://{tmp_path}/store", rank=0, world_size=1)
+        dist.destroy_process_group = lambda: destroyed.append(destroy())
+        child = os.fork()
+        if child == 0:
+            lifecycle._shut_down()
+            os._exit(len(destroyed))  # torch itself would wait for Gloo's threads, which a fork does not have
+        print(os.waitpid(child, 0)[1])
+        dist.all_reduce(torch.ones(1000, device="npu"), async_op=True)
+        atexit.unregister(lifecycle._shut_down)
+        atexit.register(lambda: print(destroyed, flush=True))
+        atexit.register(lifecycle._shut_down)
+        sys.exit()
+        """
+    )
+    assert run.code == 0
+    assert run.lines == ["0", "[None]"]
 
 
 def test_processes_that_end_at_once_never_abort(with_torch):

@@ -238,7 +238,7 @@ def test_events_come_on_the_thread_where_they_happen():
     assert threads["complete"]  # on the queue's thread, where there is one
     assert threads["free"]
     assert counts["launch"] == counts["complete"] == 4 * 20 * 2
-    assert counts["alloc"] == counts["free"] == 4 * 20
+    assert counts["alloc"] == counts["free"] >= 4 * 20  # and what the kernels needed for themselves
 
 
 def test_listeners_come_and_go_while_others_work():

@@ -22,3 +22,11 @@ def _initialise() -> None:
 once.run(_initialise)
 
 from torch_vnpu import npu as npu  # noqa: E402  (exists only after the stages)
+from torch_vnpu._init import exports as _exports  # noqa: E402
+
+__all__ = ["__version__", "npu", *_exports.names()]
+__getattr__ = _exports.attribute
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

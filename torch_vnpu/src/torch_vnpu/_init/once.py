@@ -5,6 +5,8 @@ same error again, instead of trying on top of what a first try left behind.
 import os
 from collections.abc import Callable
 
+from torch_vnpu._init import environment_log
+
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _failure: BaseException | None = None
 _done = False
@@ -38,8 +40,9 @@ def run(initialise: Callable[[], None]) -> None:
     if _failure is not None:
         raise _failure
     try:
-        import_torch()
-        initialise()
+        with environment_log.logged_reads():
+            import_torch()
+            initialise()
     except Exception as error:
         _failure = error
         raise

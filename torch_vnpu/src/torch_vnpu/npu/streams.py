@@ -134,3 +134,23 @@ class StreamContext:
 def stream(stream: torch.Stream | None) -> StreamContext:
     """`StreamContext(stream)`."""
     return StreamContext(stream)
+
+
+def erase_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
+    """Take back `tensor.record_stream(stream)`: the memory of `tensor` need no longer wait for the stream when it is freed.
+
+    Both are checked and do nothing here: a queued kernel owns its operands until it has run, so memory is never given to
+    another use too early, recorded or not.
+
+    Raises:
+        TypeError: it is no tensor, or no stream.
+        ValueError: one of them is not of npu, or they are on different devices.
+    """
+    if not isinstance(tensor, torch.Tensor) or not isinstance(stream, torch.Stream):
+        raise TypeError(
+            f"erase_stream takes a tensor and a stream, not {type(tensor).__name__} and {type(stream).__name__}"
+        )
+    if tensor.device.type != "npu" or stream.device != tensor.device:
+        raise ValueError(
+            f"the tensor is on '{tensor.device}' and the stream on '{stream.device}': they must be on one npu"
+        )

@@ -1,0 +1,1 @@
+"""Collective communication and RPC of npu tensors: torch's own CPU transports, over the bytes that the tensors have."""

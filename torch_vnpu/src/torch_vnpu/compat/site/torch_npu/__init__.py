@@ -6,6 +6,7 @@ from typing import Any
 import torch_vnpu
 from torch_vnpu import npu as npu
 from torch_vnpu.compat import alias
+from torch_vnpu.compat.operators import npu_fusion_attention as npu_fusion_attention
 
 __version__ = version("torch_npu")
 

@@ -44,7 +44,9 @@ def main() -> None:
         print(f"epoch {epoch}: loss {total.item() / len(loader):.4f}")
     end.record()
     torch.cuda.synchronize()
-    print(f"{torch.cuda.get_device_name()}: {start.elapsed_time(end):.0f} ms, {torch.cuda.max_memory_allocated()} bytes")
+    print(
+        f"{torch.cuda.get_device_name()}: {start.elapsed_time(end):.0f} ms, {torch.cuda.max_memory_allocated()} bytes"
+    )
 
 
 if __name__ == "__main__":

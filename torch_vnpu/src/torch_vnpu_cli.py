@@ -1,7 +1,7 @@
 """The command `vnpu`.
 
-A module of its own outside the package, as the autoload is: the package cannot be imported where the environment is broken, which
-is what `vnpu info` is there to tell.
+A module of its own outside the package, as the autoload is: the package cannot be imported where the environment is broken,
+which is what `vnpu info` is there to tell.
 """
 
 import importlib.util

@@ -1,5 +1,7 @@
-"""The command `vnpu`. A program that it runs is started after the command line is done with, so that nothing of click lies around
-the program: neither its handling of exceptions nor of interrupts.
+"""The command `vnpu`.
+
+A program that it runs is started after the command line is done with, so that nothing of click lies around the program: neither
+its handling of exceptions nor of interrupts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `vnpu info` tells, as plain data. Each section is found out by itself: one that cannot be says why, and the others stand."""
+"""What `vnpu info` tells, as plain data. Each section is found out by itself: one that cannot be says why, the others stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that runs as `python` would run it: as `__main__`, with its arguments, its folder first on the path, its exit code."""
+"""A program that runs as `python` would run it: as `__main__`, with its arguments, its folder first on the path, its code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Program:
         # Not runpy: the module must outlive the script, as child processes, exit handlers and threads look for it.
         module = ModuleType("__main__")
         module.__dict__.update(
-            __file__=self.name, __builtins__=builtins, __loader__=SourceFileLoader("__main__", self.name), __cached__=None
+            __file__=self.name,
+            __builtins__=builtins,
+            __loader__=SourceFileLoader("__main__", self.name),
+            __cached__=None,
         )
         sys.modules["__main__"] = module
         with io.open_code(os.path.abspath(self.name)) as file:

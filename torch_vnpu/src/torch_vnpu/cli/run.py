@@ -20,8 +20,8 @@ from torch_vnpu.cli.program import Program
 def run(context: click.Context, program: str, arguments: tuple[str, ...], is_module: bool, cuda: bool) -> Program:
     """Run a Python program on the virtual NPU, unchanged.
 
-    PROGRAM runs as `python PROGRAM ARGUMENTS...` would run it, and its exit code is this command's. It finds CUDA, which is npu,
-    and the module torch_npu, which is torch_vnpu; so do the processes that it starts.
+    PROGRAM runs as `python PROGRAM ARGUMENTS...` would run it, and its exit code is this command's. It finds CUDA, which
+    is npu, and the module torch_npu, which is torch_vnpu; so do the processes that it starts.
 
     \b
     Example:

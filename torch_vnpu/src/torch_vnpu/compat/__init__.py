@@ -1,7 +1,7 @@
 """The module name `torch_npu`, for programs and libraries that look for Ascend's backend and are to find this one.
 
-A folder with a package of that name and the metadata of a distribution goes to the end of the import path; the package hands on to
-torch_vnpu, submodule by submodule. Nothing of it is there before `install()` is called.
+A folder with a package of that name and the metadata of a distribution goes to the end of the import path; the package hands on
+to torch_vnpu, submodule by submodule. Nothing of it is there before `install()` is called.
 """
 
 import importlib

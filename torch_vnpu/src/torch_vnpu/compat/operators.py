@@ -16,8 +16,8 @@ _UNLIMITED = 2147483647
 _CAUSAL = {2: "left-up", 3: "right-down"}
 _MASK_AS_IT_IS = (0, 1)
 
-#: The attention; in place of the softmax's maximum, sum and output, which only torch_npu's own backward needs, None; seed, offset
-#: and count of the dropout's random numbers, which come from the device's generator here, 0.
+#: The attention; None in place of the softmax's maximum, sum and output, which only torch_npu's own backward needs; 0 for seed,
+#: offset and count of the dropout's random numbers, which come from the device's generator here.
 FusionAttention = tuple[Tensor, None, None, None, int, int, int]
 
 
@@ -49,8 +49,8 @@ def npu_fusion_attention(
         head_num: heads of the query.
         input_layout: BNSD, BSND, BSH, SBH (B batch, N heads, S sequence, D head, H = N·D), or TND (T: all sequences in a row).
         pse: added to the scores, broadcast to (B, N, Sq, Skv).
-        atten_mask: true where a key is not attended to, broadcast to (B, N, Sq, Skv). With sparse_mode 2 and 3, which are causal
-            from the left upper and the right lower corner, its contents are known and not read.
+        atten_mask: true where a key is not attended to, broadcast to (B, N, Sq, Skv). With sparse_mode 2 and 3, which are
+            causal from the left upper and the right lower corner, its contents are known and not read.
         keep_prob: 1 − the probability of dropout.
         actual_seq_qlen, actual_seq_kvlen: for TND, where each sequence ends, in tokens.
 

@@ -1,7 +1,7 @@
 """A module that moves between CPU and npu keeps its parameters: the same objects, with other contents, as between CPU and CUDA.
 
-An optimizer may so be made before the move, and weights that are tied stay tied. torch asks an operator whether a tensor may take
-over the contents of another, and that knows the devices of PyTorch itself only.
+An optimizer may so be made before the move, and weights that are tied stay tied. torch asks an operator whether a tensor may
+take over the contents of another, and that knows PyTorch's own devices only.
 """
 
 import torch

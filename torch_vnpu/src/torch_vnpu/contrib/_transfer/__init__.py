@@ -31,7 +31,6 @@ def activate() -> None:
     with _lock:
         if _active:
             return
-        manager.discover(__name__)
         try:
             for group in GROUPS:
                 if group != _ON_DEMAND:
@@ -107,3 +106,6 @@ def _patch_dynamo() -> None:
     compile_patches.declare_tables()
     manager.apply_group(_ON_DEMAND)
     compile_patches.forget_names()
+
+
+manager.discover(__name__)  # declares them; the modules need what stands above

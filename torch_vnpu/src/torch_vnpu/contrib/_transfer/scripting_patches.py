@@ -3,7 +3,6 @@
 It is shown the originals, and a text that names a CUDA device is compiled as npu's.
 """
 
-import ast
 from typing import Any
 
 from torch.jit import _builtins, annotations, frontend
@@ -40,7 +39,7 @@ def try_ann_to_type(annotation: Any, *place: Any, **settings: Any) -> Any:
     return _try_ann_to_type(annotation, *place, **settings)
 
 
-def build_str(context: Any, expression: ast.Constant) -> Any:
+def build_str(context: Any, expression: Any) -> Any:
     text = translate.device(expression.value)
     if text == expression.value:
         return _build_str(context, expression)

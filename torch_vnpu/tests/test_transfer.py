@@ -1,6 +1,7 @@
 """CUDA's names redirected to npu: what is translated, what stays, and that all of it can be taken back."""
 
 import copy
+import importlib.util
 import io
 import pickle
 import threading
@@ -270,3 +271,26 @@ COMPILED = """
 def test_compiled_code(fresh: Any, before: str) -> None:
     code = COMPILED.format(before=before)
     assert fresh(code).passed().lines == ["[3.0, 3.0]", "[1.0, 1.0]"]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch_vnpu.compile") is None,
+    reason="Dynamo does not know the functions of torch.npu yet (issue 4)",
+)
+@pytest.mark.parametrize("before", ["import torch._dynamo", ""], ids=["dynamo-first", "dynamo-later"])
+def test_compiled_code_asks_for_the_device(fresh: Any, before: str) -> None:
+    code = f"""
+        import torch
+        {before}
+        import torch_vnpu.contrib.transfer_to_npu
+
+        @torch.compile(backend="aot_eager", fullgraph=True)
+        def work(x):
+            if torch.cuda.is_available() and torch.cuda.device_count() > torch.cuda.current_device():
+                x = x.cuda()
+            torch.cuda.synchronize()
+            return x + 1
+
+        print(work(torch.ones(2)).device)
+    """
+    assert fresh(code).passed().lines == ["npu:0"]

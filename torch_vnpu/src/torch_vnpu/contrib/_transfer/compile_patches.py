@@ -10,13 +10,9 @@ from typing import Any
 import torch
 
 from torch_vnpu.contrib._transfer import manager
+from torch_vnpu.contrib._transfer.cuda_patches import FORWARDED
 from torch_vnpu.contrib._transfer.redirect import ORIGINALS
-from unpatch.patches import Origin
-
-_TABLES = "torch._dynamo.variables.torch"
-#: Functions that Dynamo calls while it traces; the answers of the second kind may change and are guarded.
-_FOLDED = ("torch.is_autocast_enabled", "torch.get_autocast_dtype", "torch.cuda.is_available")
-_GUARDED = ("torch.cuda.current_device", "torch.cuda.is_initialized")
+from unpatch.patches import Origin, original
 
 _dynamo = manager.declare(
     id="dynamo",
@@ -28,11 +24,19 @@ _dynamo = manager.declare(
 )
 
 
+@_dynamo.replace("torch._dynamo.trace_rules.get_torch_obj_rule_map")
+@functools.lru_cache(1)  # Dynamo clears the cache by this name
+def get_torch_obj_rule_map() -> dict[Any, Any]:
+    # What is said of torch.cuda's functions is not true of torch.npu's, which have rules of their own.
+    build = original(get_torch_obj_rule_map).__wrapped__
+    return {known: rule for known, rule in build().items() if known not in FORWARDED}
+
+
 @_dynamo.replace("torch._dynamo.variables.tensor.TensorVariable.method_attr_is_cuda")
-def method_attr_is_cuda(self: Any, translator: Any) -> Any:
+def method_attr_is_cuda(self: Any, tx: Any) -> Any:
     from torch._dynamo.variables.base import VariableTracker
 
-    return None if self.device is None else VariableTracker.build(translator, self.device.type == "npu")
+    return None if self.device is None else VariableTracker.build(tx, self.device.type == "npu")
 
 
 @functools.lru_cache(1)
@@ -40,12 +44,8 @@ def declare_tables() -> None:
     """Declare what can be made only once Dynamo is loaded and the other patches are in force."""
     from torch._dynamo.variables import torch as tables
 
-    def named(names: tuple[str, ...]) -> dict[Any, None]:
-        return {functools.reduce(getattr, name.split(".")[1:], torch): None for name in names}
-
-    guarded = tables.constant_fold_functions_need_guards | named(_GUARDED)
-    _dynamo.replace(f"{_TABLES}:constant_fold_functions_need_guards", guarded)
-    _dynamo.replace(f"{_TABLES}:constant_fold_functions", tables.constant_fold_functions | named(_FOLDED) | guarded)
+    folded = dict.fromkeys((torch.is_autocast_enabled, torch.get_autocast_dtype))
+    _dynamo.replace("torch._dynamo.variables.torch:constant_fold_functions", tables.constant_fold_functions | folded)
 
 
 def restore_methods() -> None:
@@ -65,5 +65,7 @@ def forget_names() -> None:
     """Drop Dynamo's tables of what stands at which name in torch, where it is loaded."""
     if "torch._dynamo" in sys.modules:
         from torch._dynamo import trace_rules
+        from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
         trace_rules.clear_lru_cache()
+        TorchInGraphFunctionVariable._get_handlers.cache_clear()

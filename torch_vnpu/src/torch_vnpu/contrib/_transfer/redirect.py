@@ -38,9 +38,25 @@ def redirected(
             settings[keyword] = default
         return function(*arguments, **settings)
 
+    return _named(replacement, function)
+
+
+def forwarded(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of its own that is `function` and stands in the place of `original`.
+
+    One function under two names would have to be treated alike by all who treat functions by their names, as Dynamo does.
+    """
+
+    def replacement(*arguments: Any, **settings: Any) -> Any:
+        return function(*arguments, **settings)
+
+    return _named(replacement, original)
+
+
+def _named(replacement: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     for name in ("__name__", "__qualname__", "__doc__"):
-        setattr(replacement, name, getattr(function, name, None) or "")
+        setattr(replacement, name, getattr(original, name, None) or "")
     # Graphs that are printed as code find a function by its module and name, and so the one that is in force.
-    replacement.__module__ = getattr(function, "__module__", None) or "torch"
-    ORIGINALS[id(replacement)] = function
+    replacement.__module__ = getattr(original, "__module__", None) or "torch"
+    ORIGINALS[id(replacement)] = original
     return replacement

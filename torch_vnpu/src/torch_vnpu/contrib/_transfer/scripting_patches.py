@@ -27,24 +27,24 @@ _build_str = frontend.ExprBuilder.build_Str
 
 
 @_script.replace("torch.jit._builtins._find_builtin")
-def find_builtin(function: Any) -> str | None:
-    return _find_builtin(ORIGINALS.get(id(function), function))
+def find_builtin(fn: Any) -> str | None:
+    return _find_builtin(ORIGINALS.get(id(fn), fn))
 
 
 @_script.replace("torch.jit.annotations.try_ann_to_type")
-def try_ann_to_type(annotation: Any, *place: Any, **settings: Any) -> Any:
+def try_ann_to_type(ann: Any, loc: Any, rcb: Any = None) -> Any:
     # torch compares with the class that stands there now; a function may have been written with the real one.
-    if isinstance(annotation, type):
-        annotation = STAND_INS.get(annotation, annotation)
-    return _try_ann_to_type(annotation, *place, **settings)
+    if isinstance(ann, type):
+        ann = STAND_INS.get(ann, ann)
+    return _try_ann_to_type(ann, loc, rcb)
 
 
-def build_str(context: Any, expression: Any) -> Any:
-    text = translate.device(expression.value)
-    if text == expression.value:
-        return _build_str(context, expression)
-    end = expression.col_offset + len(expression.value) + 1
-    return frontend.StringLiteral(context.make_range(expression.lineno, expression.col_offset, end), text)
+def build_str(ctx: Any, expr: Any) -> Any:
+    text = translate.device(expr.value)
+    if text == expr.value:
+        return _build_str(ctx, expr)
+    end = expr.col_offset + len(expr.value) + 1
+    return frontend.StringLiteral(ctx.make_range(expr.lineno, expr.col_offset, end), text)
 
 
 _script.replace("torch.jit.frontend.ExprBuilder.build_Str", staticmethod(build_str))

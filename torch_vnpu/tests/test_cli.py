@@ -70,8 +70,9 @@ def test_a_program_and_its_children_find_cuda_and_torch_npu(
         "print(torch.cuda.is_available(), torch_npu.npu is torch.npu, os.environ['TORCH_TRANSFER_TO_NPU'])\n"
         "from importlib import metadata; print(metadata.version('torch_npu'))"
     )
-    done = with_vnpu(RUN.format(["run", *option, str(script)])).passed()
-    assert done.lines == [f"{cuda} True {int(cuda)}", "2.13.0"]
+    for before in ("", "import torch_vnpu.contrib.transfer_to_npu; "):
+        done = with_vnpu(before + RUN.format(["run", *option, str(script)])).passed()
+        assert done.lines == [f"{cuda} True {int(cuda)}", "2.13.0"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,12 @@ assert result.is_cuda
 assert result.dtype is torch.bfloat16
 assert scripted(torch.ones(2), torch.device("cuda")).is_cuda
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
-    torch.ones(2, device="cuda") + 1
-assert any(event.key == "aten::add" for event in profiled.key_averages())
+    with torch.cuda.nvtx.range("outer {}", 1):
+        assert torch.cuda.nvtx.range_push("inner") == 1
+        torch.ones(2, device="cuda") + 1
+        assert torch.cuda.nvtx.range_pop() == 1
+    mark = torch.cuda.nvtx.range_start("apart")
+    torch.cuda.nvtx.range_end(mark)
+    torch.cuda.nvtx.mark("here")
+assert {"aten::add", "outer 1", "inner", "apart", "here"} <= {event.key for event in profiled.key_averages()}
 print("result:", result.float().tolist())

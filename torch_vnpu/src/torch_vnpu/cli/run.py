@@ -45,4 +45,6 @@ def run(context: click.Context, program: str, arguments: tuple[str, ...], is_mod
     os.environ["TORCH_TRANSFER_TO_NPU"] = "1" if cuda else "0"
     if cuda:
         _transfer.activate()
+    else:
+        _transfer.deactivate()  # the variable may have been set
     return Program(program, arguments, is_module)

@@ -44,7 +44,9 @@ def declare_tables() -> None:
     """Declare what can be made only once Dynamo is loaded and the other patches are in force."""
     from torch._dynamo.variables import torch as tables
 
-    folded = dict.fromkeys((torch.is_autocast_enabled, torch.get_autocast_dtype))
+    # Both: which of the two Dynamo took into the table depends on when it was loaded.
+    here = (torch.is_autocast_enabled, torch.get_autocast_dtype)
+    folded = dict.fromkeys((*here, *(ORIGINALS[id(function)] for function in here)))
     _dynamo.replace("torch._dynamo.variables.torch:constant_fold_functions", tables.constant_fold_functions | folded)
 
 

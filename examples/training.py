@@ -12,7 +12,7 @@ from torch import nn
 
 def losses(model: nn.Module, device: str, images: torch.Tensor, targets: torch.Tensor) -> list[float]:
     model = copy.deepcopy(model).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)  # after the move: the parameters are new objects there
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     images, targets = images.to(device), targets.to(device)
     seen = []
     for _ in range(5):

@@ -17,6 +17,7 @@ SECONDS = 120  # nothing takes nearly as long; a hang becomes a failure
 _OURS = (
     "TORCH_DEVICE_BACKEND_AUTOLOAD",
     "TORCH_NPU_SANITIZER",
+    "TORCH_TRANSFER_TO_NPU",
     "VNPU_DEVICES",
     "VNPU_MEMORY",
     "ASCEND_RT_VISIBLE_DEVICES",

@@ -22,3 +22,16 @@ def test_every_device_mistake_fails() -> None:
 
 def test_training_on_npu_equals_cpu() -> None:
     assert "the same, bit for bit" in run("training.py")
+
+
+def test_a_program_for_cuda_trains_without_cuda() -> None:
+    program = EXAMPLES / "cuda_train.py"
+    assert "npu" not in program.read_text().replace("vnpu run examples/cuda_train.py", "")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_vnpu", "run", program], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("epoch")]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0] / 3
+    assert "Virtual NPU" in done.stdout

@@ -1,0 +1,45 @@
+"""The command `vnpu`.
+
+A program that it runs is started after the command line is done with, so that nothing of click lies around the program: neither
+its handling of exceptions nor of interrupts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from torch_vnpu.cli.info import info
+from torch_vnpu.cli.program import Program
+from torch_vnpu.cli.run import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def commands() -> None:
+    """Run programs on the virtual NPU, and tell what is installed.
+
+    Exit codes: 0 success, 1 a negative result, 2 wrong usage; those of `vnpu run` are the program's.
+    """
+
+
+commands.add_command(info)
+commands.add_command(run)
+
+
+def main(arguments: Sequence[str] | None = None, *, failure: Exception | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        arguments: without the command's name; those of the process by default.
+        failure: why torch_vnpu could not be imported; only its submodules can then be used.
+    """
+    try:
+        done = commands.main(arguments, prog_name="vnpu", standalone_mode=False, obj=failure)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    sys.exit(done.start() if isinstance(done, Program) else done)

@@ -1,0 +1,50 @@
+"""`vnpu run`: a program that was written for CUDA, or for torch_npu, on the virtual NPU."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from torch_vnpu.cli.program import Program
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as with python -m.")
+@click.option(
+    "--cuda/--no-cuda", default=True, help="Redirect CUDA to npu (default), or leave torch.cuda as it is, unavailable."
+)
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def run(context: click.Context, program: str, arguments: tuple[str, ...], is_module: bool, cuda: bool) -> Program:
+    """Run a Python program on the virtual NPU, unchanged.
+
+    PROGRAM runs as `python PROGRAM ARGUMENTS...` would run it, and its exit code is this command's. It finds CUDA, which
+    is npu, and the module torch_npu, which is torch_vnpu; so do the processes that it starts.
+
+    \b
+    Example:
+      vnpu run examples/cuda_train.py
+      vnpu run --no-cuda train_on_npu.py --epochs 2
+      vnpu run -m torch.distributed.run --nproc-per-node 2 train.py
+    """
+    if not is_module and not os.path.isfile(program):
+        raise click.UsageError(f"there is no file {program!r} to run; for a module, say vnpu run -m {program}")
+    failure = context.find_object(Exception)
+    if failure is not None:
+        raise click.ClickException(f"torch_vnpu cannot be imported: {failure}. `vnpu info` tells more")
+    from torch_vnpu import compat
+    from torch_vnpu.contrib import _transfer
+
+    try:
+        compat.install(children=True)
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from error
+    # Also in the processes that the program starts.
+    os.environ["TORCH_TRANSFER_TO_NPU"] = "1" if cuda else "0"
+    if cuda:
+        _transfer.activate()
+    else:
+        _transfer.deactivate()  # the variable may have been set
+    return Program(program, arguments, is_module)

@@ -1,6 +1,7 @@
 """The public surface of `torch_vnpu`: lazy names, operators of `torch.ops.npu`, deprecated names, dtypes, HiFloat8."""
 
 import math
+import threading
 import warnings
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torch_vnpu
-from torch_vnpu import HiFloat8Tensor, hifloat8, ops
+from torch_vnpu import _C, HiFloat8Tensor, hifloat8, ops
 from torch_vnpu._hifloat8 import decode, encode
 
 F = torch.nn.functional
@@ -194,16 +195,35 @@ def test_erase_stream_takes_a_tensor_and_a_stream_of_one_device():
         torch_vnpu.erase_stream(x, 3)
 
 
-def test_memory_is_not_reused_while_a_queue_works_on_it_with_and_without_a_recorded_stream():
-    side = torch.npu.Stream()
-    big = torch.full((500, 500), 1 / 500, device="npu")
-    side.wait_stream(torch.npu.current_stream())
+def test_erase_stream_takes_record_stream_back():
+    x, side = torch.ones(1024, device="npu"), torch.npu.Stream()
+    release, reached = threading.Event(), threading.Event()
+
+    def hold(kind, device, stream, *_):
+        if stream == side.stream_id:
+            reached.set()
+            release.wait(60)
+
+    def freed(erase: bool) -> bool:
+        """Whether memory that `side` is said to use is handed out again while `side` works."""
+        y = torch.ones(1024, device="npu")
+        address = y.data_ptr()
+        y.record_stream(side)
+        if erase:
+            torch_vnpu.erase_stream(y, side)
+        del y
+        return torch.empty(1024, device="npu").data_ptr() == address
+
     with torch.npu.stream(side):
-        product = big
-        for _ in range(10):
-            product = product @ big
-    del big
-    other = torch.zeros(500, 500, device="npu")  # would take the memory
-    torch.npu.synchronize()
-    torch.testing.assert_close(product.sum().item(), 500.0, rtol=1e-3, atol=0)
-    assert other.sum().item() == 0
+        for _ in range(2):
+            x.add_(x)  # its look is learned
+    side.synchronize()
+    listener = _C.subscribe(hold, ["complete"])
+    try:
+        with torch.npu.stream(side):
+            x.add_(x)
+        assert reached.wait(60)
+        assert (freed(erase=False), freed(erase=True)) == (False, True)
+    finally:
+        release.set()
+        _C.unsubscribe(listener)

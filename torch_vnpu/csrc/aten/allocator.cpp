@@ -349,6 +349,10 @@ void record_stream(const DataPtr& data, vnpuStream_t stream) {
   if (auto* block = block_of(data)) caching::record_stream(block, stream);
 }
 
+void erase_stream(const DataPtr& data, vnpuStream_t stream) {
+  if (auto* block = block_of(data)) caching::erase_stream(block, stream);
+}
+
 namespace {
 // 1.50 GiB, 12.00 MiB, 40 bytes: the units of PyTorch's own figures.
 std::string size_text(size_t bytes) {

@@ -50,5 +50,6 @@ bool owns_memory(const c10::StorageImpl* npu);
 // Replaces the memory of `storage` by one of `bytes`, keeping the common prefix.
 void resize_storage(const c10::Storage& storage, size_t bytes);
 void record_stream(const c10::DataPtr& data, vnpuStream_t stream);
+void erase_stream(const c10::DataPtr& data, vnpuStream_t stream);
 
 }  // namespace vnpu

@@ -441,6 +441,12 @@ void record_stream(Block* block, vnpuStream_t stream) {
   cache_of(block->device).record_stream(block, stream);
 }
 
+void erase_stream(Block* block, vnpuStream_t stream) {
+  auto& cache = cache_of(block->device);
+  const std::lock_guard<std::mutex> lock(cache.mutex);
+  std::erase_if(block->users, [&](const auto& user) { return user.first == stream; });
+}
+
 void charge(const void* pointer, size_t bytes, c10::DeviceIndex device) {
   if (!bytes) return;
   cache_of(device).charge(bytes, device);

@@ -46,6 +46,8 @@ Block* allocate(size_t bytes, c10::DeviceIndex device, vnpuStream_t stream);
 void release(void* block);
 // The block is not handed out again before what is in the stream's queue when it is given back has run.
 void record_stream(Block* block, vnpuStream_t stream);
+// Takes that back.
+void erase_stream(Block* block, vnpuStream_t stream);
 
 // Bytes that a host kernel has brought count as an allocation too, in a segment of their own.
 void charge(const void* pointer, size_t bytes, c10::DeviceIndex device);

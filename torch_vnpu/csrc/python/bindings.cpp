@@ -142,6 +142,14 @@ py::object storage_over(const py::object& cpu, int device) {
       torch::createPyObject(vnpu::wrap_cpu_storage(std::move(bytes), static_cast<c10::DeviceIndex>(device))));
 }
 
+void erase_stream(const py::object& npu, int64_t stream_id) {
+  auto storage = torch::createStorage(npu.ptr());
+  if (storage.device().type() != vnpu::kNpu) throw py::type_error("expected a storage on npu");
+  vnpuStream_t stream = nullptr;
+  vnpu::check(vnpuStreamFromId(&stream, storage.device().index(), stream_id), "erase a stream", storage.device().index());
+  vnpu::erase_stream(storage.data_ptr(), stream);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -168,6 +176,8 @@ PYBIND11_MODULE(_C, module) {
              "The CPU storage in shared memory that has the bytes of an npu storage from now on.");
   module.def("storage_over", &storage_over, py::arg("cpu"), py::arg("device"),
              "A new npu storage over the bytes of a CPU storage.");
+  module.def("erase_stream", &erase_stream, py::arg("npu"), py::arg("stream"),
+             "Let the memory of an npu storage wait no longer for a stream of its device that record_stream named.");
   module.def("subscribe", &subscribe, py::arg("listener"), py::arg("kinds"),
              "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");
   module.def("unsubscribe", &unsubscribe, py::arg("id"));

@@ -1,9 +1,30 @@
 """The patches that Inductor needs for npu. Applied when Inductor loads, not at import."""
 
+import inspect
+import pkgutil
+from collections.abc import Callable
 from typing import Any
 
 from torch_vnpu._init.patches import manager, patch
-from unpatch.patches import Origin, original
+from unpatch.patches import NotAppliedError, Origin, original
+
+
+def _own_source(ours: Callable[..., Any], target: str) -> str:
+    """The source of what a patch has replaced, or would."""
+    try:
+        return inspect.getsource(original(ours))
+    except NotAppliedError:
+        return inspect.getsource(pkgutil.resolve_name(target))
+
+
+def loops_are_ordered_by_backend() -> bool:
+    """BaseSchedulerNode.is_cpu asks for the backend of a device, not for its name"""
+    return '"cpu"' not in _own_source(is_cpu, "torch._inductor.scheduler:BaseSchedulerNode.is_cpu")
+
+
+def backends_are_looked_up() -> bool:
+    """Inductor takes the backend of a device from what was registered for it"""
+    return "config.cpu_backend" not in _own_source(backend_in_utils, "torch._inductor.utils:get_current_backend")
 
 
 @patch(
@@ -17,7 +38,8 @@ from unpatch.patches import Origin, original
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",
-    remove_when="Inductor's scheduler asks the backend of a device, not its name, whether loops may be reordered",
+    remove_when=loops_are_ordered_by_backend,
+    fingerprints={"torch._inductor.scheduler.BaseSchedulerNode.is_cpu": "source:1853bfcfad2e"},
     risk="A fused kernel of the C++ backend for npu may come out wrong, or fail to compile, without it.",
 )
 def is_cpu(self: Any) -> bool:
@@ -35,7 +57,11 @@ _backend = manager.declare(
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",
-    remove_when="Inductor takes the backend of a device from what was registered for it",
+    remove_when=backends_are_looked_up,
+    fingerprints={
+        "torch._inductor.utils.get_current_backend": "source:7c63e03e4b2f",
+        "torch._inductor.codegen.common.get_current_backend": "source:7c63e03e4b2f",
+    },
     risk="Compiling index arithmetic, random numbers and float16 reductions on npu fails without it.",
 )
 

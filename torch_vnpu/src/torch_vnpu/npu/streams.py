@@ -139,8 +139,7 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 def erase_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
     """Take back `tensor.record_stream(stream)`: the memory of `tensor` need no longer wait for the stream when it is freed.
 
-    Both are checked and do nothing here: a queued kernel owns its operands until it has run, so memory is never given to
-    another use too early, recorded or not.
+    For whoever has made sure by other means that the stream is done with it, and wants the memory back at once.
 
     Raises:
         TypeError: it is no tensor, or no stream.
@@ -154,3 +153,4 @@ def erase_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
         raise ValueError(
             f"the tensor is on '{tensor.device}' and the stream on '{stream.device}': they must be on one npu"
         )
+    _C.erase_stream(tensor.untyped_storage(), stream.stream_id)

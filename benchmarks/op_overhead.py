@@ -1,4 +1,4 @@
-"""What an operator costs on npu, as ratios npu/cpu: a tiny add, a large matmul, an MLP step and a convnet step.
+"""What an operator costs on npu, as ratios npu/cpu: a tiny add, a large matmul, a gradient, an MLP step and a convnet step.
 
 Both devices are measured alternately in one process; the ratio is the median over the rounds. One intra-op thread, unless
 --threads says otherwise, so that the two share a machine fairly. Launches are queued unless TASK_QUEUE_ENABLE=0; a round ends
@@ -32,6 +32,23 @@ def tiny_add(device: str) -> Step:
 def matmul(device: str) -> Step:
     a = torch.randn(1024, 1024, device=device)
     return lambda: a @ a
+
+
+def gradient(device: str) -> Step:
+    """Forward and backward of one sum. PyTorch computes the gradients of a device on a thread of their own, which is woken."""
+    x = torch.randn(4, device=device, requires_grad=True)
+    return lambda: torch.autograd.grad(x.sum(), x)
+
+
+def gradient_here(device: str) -> Step:
+    """The same with gradients computed on the calling thread."""
+    inner = gradient(device)
+
+    def step() -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            inner()
+
+    return step
 
 
 def _training(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> Step:
@@ -74,6 +91,8 @@ def convnet_step(device: str) -> Step:
 CASES: dict[str, tuple[Callable[[str], Step], int]] = {
     "add, 4 elements": (tiny_add, 5000),
     "matmul, 1024 x 1024": (matmul, 3),
+    "gradient of a sum": (gradient, 1000),
+    "same, on this thread": (gradient_here, 1000),
     "MLP step, Adam": (mlp_step, 50),
     "convnet step, SGD": (convnet_step, 10),
 }

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from holding import held
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,18 +26,6 @@ def memory(size: int, device: str = "npu") -> torch.Tensor:
 def blocks(state: str | None = None) -> list[dict]:
     every = [block for segment in torch.npu.memory_snapshot() for block in segment["blocks"]]
     return [block for block in every if state in (None, block["state"])]
-
-
-def busy(stream: torch.npu.Stream, tensor: torch.Tensor) -> torch.Tensor:
-    """Lets `stream` work for some tenths of a second, the last operator of it reading `tensor`."""
-    with torch.npu.stream(stream):
-        a = torch.randn(700, 700, device="npu")
-        for _ in range(2):  # the second is queued
-            b = a
-            for _ in range(12):
-                b = b @ a
-            result = tensor + 1
-    return result
 
 
 # ---- reuse ----
@@ -70,44 +59,51 @@ def test_results_of_operators_are_kept_too():
     assert len(addresses) == 1
 
 
-def test_memory_is_handed_out_again_while_queued_work_still_uses_it(learned_add):
-    stream = torch.npu.current_stream()
-    x = torch.full((1000,), 5.0, device="npu")
-    result = busy(stream, x)
-    address = x.data_ptr()
-    del x
-    y = torch.empty(1000, device="npu")
-    assert y.data_ptr() == address
-    y.fill_(0)  # behind all that reads the old values
-    assert result.tolist() == [6.0] * 1000
-
-
 @pytest.fixture
-def learned_add():
-    x = torch.full((1000,), 5.0, device="npu")
+def learned():
+    """Calls whose look is known, so that they are queued."""
+    x = torch.full((1024,), 5.0, device="npu")
     for _ in range(2):
-        x + 1
+        x + x
         x.fill_(0)
+    torch.npu.synchronize()
 
 
-def test_record_stream_keeps_memory_for_the_stream_that_uses_it():
-    x = torch.full((1000,), 5.0, device="npu")
+def test_memory_is_handed_out_again_while_queued_work_still_uses_it(learned):
+    x = torch.full((1024,), 5.0, device="npu")
+    torch.npu.synchronize()
+    with held(torch.npu.current_stream()):
+        result = x + x
+        address = x.data_ptr()
+        del x
+        y = torch.empty(1024, device="npu")
+        assert y.data_ptr() == address
+        y.fill_(0)  # behind all that reads the old values
+    assert result.tolist() == [10.0] * 1024
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_record_stream_keeps_memory_for_the_stream_that_uses_it(learned, recorded):
+    x = torch.full((1024,), 5.0, device="npu")
     address, side = x.data_ptr(), torch.npu.Stream()
-    side.wait_stream(torch.npu.current_stream())
-    result = busy(side, x)
-    assert not side.query()
-    x.record_stream(side)
-    del x
-    held = [block["address"] for block in blocks("active_awaiting_free")]
-    others = [torch.zeros(1000, device="npu") for _ in range(5)]
-    if not side.query():  # it worked all the while
-        assert held == [address]
-        assert torch.npu.memory_stats()["active.all.current"] > torch.npu.memory_stats()["allocation.all.current"] - 1
-        assert address not in {other.data_ptr() for other in others}
+    torch.npu.synchronize()
+    with held(side):
+        with torch.npu.stream(side):
+            result = x + x
+        if recorded:
+            x.record_stream(side)
+        allocated = torch.npu.memory_allocated()
+        del x
+        assert torch.npu.memory_allocated() == allocated - 4096  # it counts as free, but not as idle
+        assert [block["address"] for block in blocks("active_awaiting_free")] == [address] * recorded
+        other = torch.empty(1024, device="npu")
+        assert (other.data_ptr() == address) == (not recorded)
+        other.fill_(0)
+        torch.npu.current_stream().synchronize()
     side.synchronize()
-    assert result.tolist() == [6.0] * 1000
+    assert result.tolist() == ([10.0] if recorded else [0.0]) * 1024  # without it the other stream read what came after
     assert not blocks("active_awaiting_free")
-    assert torch.empty(1000, device="npu").data_ptr() == address
+    assert not recorded or torch.empty(1024, device="npu").data_ptr() == address
 
 
 def test_recording_its_own_stream_changes_nothing():

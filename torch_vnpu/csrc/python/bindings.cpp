@@ -16,6 +16,7 @@
 #include "../events.h"
 #include "../runtime/vnpu_runtime.h"
 #include "npurt.h"
+#include "sanitizer.h"
 
 namespace py = pybind11;
 
@@ -34,6 +35,8 @@ const char* kind_name(vnpu::events::Kind kind) {
     case Kind::EventSynchronize: return "event_synchronize";
     case Kind::StreamSynchronize: return "stream_synchronize";
     case Kind::DeviceSynchronize: return "device_synchronize";
+    case Kind::Access: return "access";
+    case Kind::HostAccess: return "host_access";
     case Kind::Count: break;
   }
   return "unknown";
@@ -56,8 +59,15 @@ void call_listener(const vnpu::events::Event& event, void* context) {
   const py::object listener = static_cast<Holder*>(context)->callable;
   if (listener.is_none()) return;
   try {
-    listener(kind_name(event.kind), event.device, event.stream, event.name,
-             reinterpret_cast<uintptr_t>(event.pointer), event.bytes, event.sequence);
+    const auto call = [&](auto... more) {
+      listener(kind_name(event.kind), event.device, event.stream, event.name, reinterpret_cast<uintptr_t>(event.pointer),
+               event.bytes, event.sequence, more...);
+    };
+    if (event.kind == vnpu::events::Kind::Access || event.kind == vnpu::events::Kind::HostAccess) {
+      call(vnpu::operands_of(event), event.waits);
+    } else {
+      call();
+    }
   } catch (py::error_already_set& error) {
     error.discard_as_unraisable(listener);
   }
@@ -167,8 +177,10 @@ PYBIND11_MODULE(_C, module) {
   module.def("storage_over", &storage_over, py::arg("cpu"), py::arg("device"),
              "A new npu storage over the bytes of a CPU storage.");
   module.def("subscribe", &subscribe, py::arg("listener"), py::arg("kinds"),
-             "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");
+             "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds; for accesses "
+             "with two more arguments, the operands and whether the host waits.");
   module.def("unsubscribe", &unsubscribe, py::arg("id"));
   module.def("listening", [] { return vnpu::events::listened.load() != 0; }, "Whether anything listens.");
   vnpu::bind_runtime(module);
+  vnpu::bind_sanitizer(module);
 }

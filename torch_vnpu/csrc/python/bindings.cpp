@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "../aten/accesses.h"
 #include "../aten/autograd_threads.h"
 #include "../aten/allocator.h"
 #include "../aten/check.h"
@@ -96,6 +97,7 @@ int subscribe(py::function listener, const py::iterable& kinds) {
 
 void unsubscribe(int id) {
   if (!vnpu::events::unsubscribe(id)) throw py::value_error("no listener has the id " + std::to_string(id));
+  if (!vnpu::events::listening(vnpu::events::Kind::HostAccess)) vnpu::stop_watching_host();
   holders()[id]->callable = py::none();
   holders().erase(id);
 }

@@ -215,7 +215,7 @@ class PyDetector {
   void detach() {
     if (!holder_) return;
     events::unsubscribe(id_);
-    stop_watching_host();
+    if (!events::listening(Kind::HostAccess)) stop_watching_host();
     holder_->detector.store(nullptr);  // a call that is under way, without the GIL, ends before this object does
     while (holder_->busy.load()) {
       const py::gil_scoped_release without_gil;

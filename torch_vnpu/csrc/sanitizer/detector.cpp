@@ -102,8 +102,10 @@ void Detector::inherit(uint64_t base, Block& block) {
       const auto &bytes = past.access.bytes;
       if (settled(past.access)) return true;
       if (bytes.start >= end || bytes.end() <= base) return false;
+      const bool whole = bytes.start >= base && bytes.end() <= end;
       block.past.push_back(past);
-      return bytes.start >= base && bytes.end() <= end;
+      block.past.back().lent = !whole;
+      return whole;
     });
     range = range->second.past.empty() ? freed_.erase(range) : std::next(range);
   }
@@ -144,13 +146,14 @@ void Detector::end_block(Blocks::iterator found, Actor owner, Stack stack) {
   auto& block = found->second;
   const uint64_t base = found->first, end = base + block.size;
   auto past = std::move(block.past);
+  std::erase_if(past, [](const Past& one) { return one.lent; });
   if (owner) {
     // Work of the owner's stream that is launched from now on is after what the host and that stream know now.
     const auto& now = current(owner);
     for (auto& access : block.history) {
       if (std::find(block.recorded.begin(), block.recorded.end(), access.actor) != block.recorded.end()) continue;
       const bool ordered = access.actor == owner || access.time <= now.at(access.actor);
-      past.push_back({std::move(access), owner, block.allocated, stack, base, block.size, block.device});
+      past.push_back({std::move(access), owner, block.allocated, stack, base, block.size, block.device, false});
       if (!ordered) hazards_.push_back(past.back());
     }
   }

@@ -99,6 +99,7 @@ class Detector {
     Stack allocated, freed;
     uint64_t base, size;
     int device;
+    bool lent;  // part of it lies outside of the block that has it now: it is kept for the rest of the memory as well
   };
   struct Block {
     uint64_t size = 0;

@@ -130,6 +130,11 @@ void stop_watching_host() {
   watch.reset();
 }
 
+bool watches_host() {
+  std::lock_guard<std::mutex> lock(watch_mutex);
+  return watch.has_value();
+}
+
 NoHostAccess::NoHostAccess() : before_(inside_kernel) { inside_kernel = true; }
 NoHostAccess::~NoHostAccess() { inside_kernel = before_; }
 

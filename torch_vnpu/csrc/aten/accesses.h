@@ -30,6 +30,7 @@ class Accesses {
 // From the first asynchronous copy to or from pinned memory that a listener hears of, CPU operators on pinned memory are told too.
 void watch_host();
 void stop_watching_host();
+bool watches_host();
 
 // What runs on this thread while it lasts is a kernel's own work, and no access of the host.
 class NoHostAccess {

@@ -183,6 +183,7 @@ PYBIND11_MODULE(_C, module) {
              "with two more arguments, the operands and whether the host waits.");
   module.def("unsubscribe", &unsubscribe, py::arg("id"));
   module.def("listening", [] { return vnpu::events::listened.load() != 0; }, "Whether anything listens.");
+  module.def("watches_host", &vnpu::watches_host, "Whether CPU operators on pinned memory are told to the listeners.");
   vnpu::bind_runtime(module);
   vnpu::bind_sanitizer(module);
 }

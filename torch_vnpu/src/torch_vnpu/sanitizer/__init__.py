@@ -6,6 +6,7 @@
     print(check.text())
 """
 
+import sys
 from pathlib import Path
 
 from torch_vnpu.sanitizer.findings import Finding, Frame, Side
@@ -51,3 +52,14 @@ def disable_npu_sanitizer() -> None:
     if _enabled is not None:
         enabled, _enabled = _enabled, None
         enabled.stop()
+
+
+def end_of_process() -> None:
+    """Judge what was freed and never ordered, then disable. An error in mode `raise` is told, since nothing could catch it."""
+    enabled = _enabled
+    disable_npu_sanitizer()
+    if enabled is not None:
+        try:
+            enabled.finish()
+        except SanitizerError as error:
+            print(error, file=sys.stderr)

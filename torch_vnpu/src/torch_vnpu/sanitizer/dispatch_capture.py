@@ -1,6 +1,7 @@
 """Feeds a detector with operators as the dispatcher sees them, for backends that have no event table of their own.
 
 What orders them comes through callbacks: those of PyTorch's own trace of accelerators (`connect_gpu_trace`), or the npu's events.
+It sees the thread that starts it, and its backward passes. A copy between devices is taken to order the streams of both.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,14 +16,20 @@ from torch_vnpu.sanitizer.stream_check import StreamCheckMode, _by_alias, _copie
 Operand = tuple[str, int, int, int, int, int, tuple[int, ...], tuple[int, ...], bool]
 
 
+#: Operators that look at no values, beyond those that copy a shape; and those that copy between devices.
+_TOUCH_NOTHING = {"aten::record_stream", "aten::is_set_to", "aten::is_same_size", "aten::resize_", "aten::set_"}
+_COPIES = {"aten::copy_", "aten::_to_copy"}
+
+
 class Kernel(NamedTuple):
-    """One operator that touched memory."""
+    """One operator that touched memory; `device` is None where the host did."""
 
     name: str
-    device: int
+    device: int | None
     stream: int
     operands: tuple[Operand, ...]
     waits: bool
+    others: tuple[tuple[int, int], ...] = ()  # the streams of other devices that take part in a copy
 
 
 def _operand(name: str, tensor: torch.Tensor, written: bool) -> Operand:
@@ -61,30 +68,50 @@ class DispatchCapture(StreamCheckMode):
         self.current_stream = current_stream
 
     def _feed(self, kernel: Any) -> None:
-        self.detector.launch(
-            kernel.device, kernel.stream, kernel.name, kernel.operands, kernel.waits, self.detector.capture()
-        )
+        stack = self.detector.capture()
+        if kernel.device is None:
+            self.detector.host_access(kernel.name, kernel.operands, stack)
+        else:
+            here = (kernel.device, kernel.stream)
+            for other in kernel.others:
+                self._order(other, here)
+            self.detector.launch(*here, kernel.name, kernel.operands, kernel.waits, stack)
+            for other in kernel.others:
+                self._order(here, other)
+        self.tell()
+
+    def _order(self, earlier: tuple[int, int], later: tuple[int, int]) -> None:
+        self.detector.event_record(id(self), *earlier)
+        self.detector.event_wait(id(self), *later)
+
+    def tell(self) -> None:
+        """Hand what was found to `report`."""
         for finding in self.detector.take():
             self.report(finding)
 
     def describe(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """The kernel that `func` launched, or None where it touched nothing of the device."""
         schema = func._schema
-        touched = list(self._touched(schema, args, kwargs, result))
-        device = next((t.device.index for _, t, _ in touched if t.device.type == self.device_type), None)
-        if device is None:
+        if schema.name in _TOUCH_NOTHING:
             return None
-        copy = schema.name == "aten::copy_" and any(tensor.is_cpu for _, tensor, _ in touched)
-        operands = tuple(
-            _operand(name, tensor, written)
-            for name, tensor, written in touched
-            if tensor.numel() and (tensor.device.type == self.device_type or (copy and tensor.is_pinned()))
-        )
+        touched = list(self._touched(schema, args, kwargs, result))
+        on_device = [tensor for _, tensor, _ in touched if tensor.device.type == self.device_type]
+        pinned = [one for one in touched if one[1].is_cpu and one[1].is_pinned()]
+        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        if not on_device:
+            return Kernel(name, None, 0, tuple(_operand(*one) for one in pinned), False) if pinned else None
+        counted = [one for one in touched if one[1].device.type == self.device_type]
+        if schema.name in _COPIES:
+            counted += pinned
+        operands = tuple(_operand(*one) for one in counted if one[1].numel())
         waits = self._waits(func, args, kwargs, touched)
         if not operands and not waits:
             return None
-        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
-        return Kernel(name, device, self.current_stream(device), operands, waits)
+        # A copy runs where its target is.
+        device = (on_device[-1] if schema.name == "aten::_to_copy" else on_device[0]).device.index
+        others = {tensor.device.index for tensor in on_device} - {device} if schema.name in _COPIES else ()
+        streams = tuple((index, self.current_stream(index)) for index in sorted(others))
+        return Kernel(name, device, self.current_stream(device), operands, waits, streams)
 
     def _touched(self, schema: Any, args: Any, kwargs: Any, result: Any) -> Iterator[tuple[str, torch.Tensor, bool]]:
         results = result if len(schema.returns) > 1 else (result,)
@@ -106,9 +133,10 @@ class DispatchCapture(StreamCheckMode):
     @staticmethod
     def _waits(func: Any, args: Any, kwargs: Any, touched: list[tuple[str, torch.Tensor, bool]]) -> bool:
         schema = func._schema
-        if schema.name == "aten::copy_":
+        if schema.name in _COPIES:
             host = [(tensor, written) for _, tensor, written in touched if tensor.is_cpu]
-            non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
+            third = args[2] if schema.name == "aten::copy_" and len(args) > 2 else False
+            non_blocking = kwargs.get("non_blocking", third)
             return bool(host) and (not non_blocking or any(written and not t.is_pinned() for t, written in host))
         if any("Tensor" not in str(returned.type) for returned in schema.returns):
             return True
@@ -128,7 +156,6 @@ class NpuDispatchCapture:
         "event_synchronize",
         "stream_synchronize",
         "device_synchronize",
-        "host_access",
     )
 
     def __init__(self, detector: _C.Detector, report: Callable[[tuple[Any, ...]], None]) -> None:
@@ -145,9 +172,12 @@ class NpuDispatchCapture:
     def start(self) -> None:
         from torch_vnpu.sanitizer.log import feed
 
-        self._listener = _C.subscribe(
-            lambda *event: feed(self._detector, event, self._detector.capture()), self._KINDS
-        )
+        def order(*event: Any) -> None:
+            feed(self._detector, event, self._detector.capture())
+            if event[0] == "device_synchronize":
+                self._mode.tell()
+
+        self._listener = _C.subscribe(order, self._KINDS)
         self._mode.__enter__()
 
     def stop(self) -> None:
@@ -155,6 +185,7 @@ class NpuDispatchCapture:
             self._mode.__exit__(None, None, None)
             _C.unsubscribe(self._listener)
             self._listener = None
+            self._mode.tell()
 
 
 def connect_gpu_trace(detector: _C.Detector, trace: Any, current_device: Callable[[], int]) -> None:

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("npu", "torch_vnpu")
     group.addoption(
-        "--npu-sanitizer", action="store_true", help="fail each test in which the NPU sanitizer's stream check finds something"
+        "--npu-sanitizer",
+        action="store_true",
+        help="fail each test in which the NPU sanitizer's stream check finds something",
     )
-    group.addoption("--npu-sanitizer-suppressions", metavar="FILE", help="findings that do not count, kind:pattern a line")
+    group.addoption(
+        "--npu-sanitizer-suppressions", metavar="FILE", help="findings that do not count, kind:pattern a line"
+    )
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """The NPU sanitizer's stream check: accesses to the same memory, by streams or the host, that nothing orders.
 
-    from torch_vnpu.sanitizer import sanitizer
-    with sanitizer() as check:
-        step()
-    print(check.text())
+from torch_vnpu.sanitizer import sanitizer
+with sanitizer() as check:
+    step()
+print(check.text())
 """
 
 import sys

@@ -195,7 +195,9 @@ def connect_gpu_trace(detector: _C.Detector, trace: Any, current_device: Callabl
     …device_synchronization, …stream_synchronization and …event_synchronization. Their streams are handles of the current
     device. They do not say for which stream memory is allocated, so a use after free is not judged.
     """
-    trace.register_callback_for_event_record(lambda event, stream: detector.event_record(event, current_device(), stream))
+    trace.register_callback_for_event_record(
+        lambda event, stream: detector.event_record(event, current_device(), stream)
+    )
     trace.register_callback_for_event_wait(lambda event, stream: detector.event_wait(event, current_device(), stream))
     trace.register_callback_for_memory_allocation(lambda pointer: detector.alloc(pointer, 1, -1, -1))
     trace.register_callback_for_memory_deallocation(lambda pointer: detector.free(pointer, -1, -1))

@@ -1,8 +1,20 @@
 """What the sanitizer found, as data: two accesses to the same bytes, and the order that is missing between them."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Any, Literal, NamedTuple
+
+import torch
+
+_LISTENERS = (
+    os.path.dirname(__file__) + os.sep,
+    *(
+        os.path.join(os.path.dirname(torch.__file__), *path)
+        for path in (("utils", "_python_dispatch.py"), ("_ops.py",))
+    ),
+)
 
 Kind = Literal["race", "host_race", "use_after_free"]
 
@@ -45,7 +57,11 @@ class Side:
         if not self.argument:
             return self.operation
         verb = "writes" if self.written else "reads"
-        return f"{self.operation} {verb} its result" if self.argument == "return" else f"{self.operation} {verb} '{self.argument}'"
+        return (
+            f"{self.operation} {verb} its result"
+            if self.argument == "return"
+            else f"{self.operation} {verb} '{self.argument}'"
+        )
 
 
 def _stream_text(device: int, stream: int) -> str:
@@ -88,7 +104,9 @@ class Finding:
 
     def frames(self, stack: int) -> list[Frame]:
         """The Python stack with this number, innermost call first; empty where there was none."""
-        return [Frame(*frame) for frame in self.frames_of(stack)] if stack else []
+        frames = [Frame(*frame) for frame in self.frames_of(stack)] if stack else []
+        # Where Python listened for the operator, the listener's own calls come first.
+        return list(dropwhile(lambda frame: frame.file.startswith(_LISTENERS), frames))
 
     @property
     def missing(self) -> str:

@@ -70,7 +70,7 @@ class Recorder:
     def __init__(self, path: str | Path, *, stack_depth: int = 32) -> None:
         self.path = Path(path)
         self._part = self.path.with_name(self.path.name + ".part")
-        self._stacks = _C.Detector(stack_depth)
+        self._stacks = _C.Detector(stack_depth + 1)  # the innermost frame is our own
         self._known: set[int] = set()
         self._lock = threading.Lock()
         self._file: TextIO | None = None

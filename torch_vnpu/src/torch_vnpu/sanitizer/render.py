@@ -80,7 +80,11 @@ def _section(number: int, finding: Finding) -> str:
 def _lanes(finding: Finding) -> str:
     """The streams of the two accesses and of the memory as lanes, time to the right; the missing order is the dashed arrow."""
     lanes: list[tuple[int, int]] = []
-    for lane in ((finding.first.device, finding.first.stream), finding.owner, (finding.second.device, finding.second.stream)):
+    for lane in (
+        (finding.first.device, finding.first.stream),
+        finding.owner,
+        (finding.second.device, finding.second.stream),
+    ):
         if lane is not None and lane not in lanes:
             lanes.append(lane)
     height, left, width = 56, 190, 820
@@ -88,11 +92,15 @@ def _lanes(finding: Finding) -> str:
     def middle(lane: tuple[int, int]) -> int:
         return lanes.index(lane) * height + height // 2
 
-    parts = [f'<svg viewBox="0 0 {width} {len(lanes) * height}" role="img" aria-label="{html.escape(finding.missing)}">']
+    parts = [
+        f'<svg viewBox="0 0 {width} {len(lanes) * height}" role="img" aria-label="{html.escape(finding.missing)}">'
+    ]
     for lane in lanes:
         name = html.escape(Side("", "", *lane, False, 0).where)
         y = middle(lane)
-        parts.append(f'<text x="8" y="{y + 5}">{name}</text><line class="lane" x1="{left}" y1="{y}" x2="{width}" y2="{y}"/>')
+        parts.append(
+            f'<text x="8" y="{y + 5}">{name}</text><line class="lane" x1="{left}" y1="{y}" x2="{width}" y2="{y}"/>'
+        )
     marks = []
     for number, side, x in ((1, finding.first, left + 30), (2, finding.second, left + 350)):
         y = middle((side.device, side.stream))

@@ -1,10 +1,11 @@
 """The sanitizer from a command line: a script run under it, or a log replayed. Both return the exit code."""
 
+import builtins
 import os
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TextIO
 
 from torch_vnpu.sanitizer import render, suppressions
@@ -39,19 +40,24 @@ def run_sanitized(
     except (OSError, ValueError) as error:
         print(error, file=err)
         return 2
-    before = sys.argv, sys.path[:]
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    # Its variables live until what it did is judged: that they end with the script is no free that it made.
+    main = ModuleType("__main__")
+    main.__file__ = str(script)
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
     sys.argv = [str(script), *argv]
     sys.path.insert(0, str(script.resolve().parent))
     code = 0
     try:
         with check:
             if log is None:
-                code = _run(script)
+                code = _run(script, main)
             else:
                 with Recorder(log, stack_depth=stack_depth):
-                    code = _run(script)
+                    code = _run(script, main)
     finally:
-        sys.argv, sys.path[:] = before
+        sys.argv, sys.path[:], sys.modules["__main__"] = before
         check.finish()
         print(check.text(), file=err)
         if json is not None:
@@ -61,9 +67,9 @@ def run_sanitized(
     return 1 if check.findings else code
 
 
-def _run(script: Path) -> int:
+def _run(script: Path, main: ModuleType) -> int:
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        exec(compile(script.read_bytes(), str(script), "exec"), main.__dict__)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0

@@ -203,6 +203,16 @@ def test_warn():
         race()
 
 
+def test_stopped_where_a_finding_is_told(monkeypatch):
+    check = Sanitizer("warn")
+    monkeypatch.setattr(warnings, "warn", lambda *_, **__: check.stop())
+    with check:
+        race()
+        race()
+    assert len(check.findings) == 1
+    assert not _C.listening()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

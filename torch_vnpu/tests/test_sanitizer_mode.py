@@ -81,6 +81,7 @@ def test_pointers_and_sizes_are_those_of_the_tensors():
 def test_device_and_stream_are_those_of_the_launch():
     stream = torch.npu.Stream(1)
     x = torch.ones(2, device="npu:1")
+    torch.npu.synchronize(1)
     with torch.npu.stream(stream):
         (on_stream,), _ = launches(lambda: x + 1)
     (on_default,), _ = launches(lambda: x + 1)
@@ -95,6 +96,7 @@ def test_what_touches_no_npu_is_not_told():
 def test_backward_is_seen_on_its_own_thread_and_stream():
     x = torch.ones(2, device="npu:1", requires_grad=True)
     stream, seen = torch.npu.Stream(1), []
+    torch.npu.synchronize(1)
     mode = StreamCheckMode(lambda launch: seen.append((launch, threading.get_ident())))
     with mode, torch.npu.stream(stream):
         x.exp().sum().backward()

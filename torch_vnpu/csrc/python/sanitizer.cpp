@@ -217,7 +217,8 @@ class PyDetector {
     events::unsubscribe(id_);
     if (!events::listening(Kind::HostAccess)) stop_watching_host();
     holder_->detector.store(nullptr);  // a call that is under way, without the GIL, ends before this object does
-    while (holder_->busy.load()) {
+    // The calls under way on this thread are those in which it was asked to detach.
+    while (holder_->busy.load() > (innermost == holder_ ? nested : 0)) {
       const py::gil_scoped_release without_gil;
       std::this_thread::yield();
     }
@@ -238,13 +239,29 @@ class PyDetector {
     std::atomic<int> busy{0};
   };
 
+  static inline thread_local Holder* innermost = nullptr;  // of the calls under way on this thread
+  static inline thread_local int nested = 0;               // and how many of these are its
+
+  struct Busy {
+    explicit Busy(Holder* of) : holder(of), before(innermost), count(nested) {
+      ++holder->busy;
+      nested = innermost == holder ? nested + 1 : 1;
+      innermost = holder;
+    }
+    ~Busy() {
+      innermost = before;
+      nested = count;
+      --holder->busy;
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    Holder *const holder, *const before;
+    const int count;
+  };
+
   static void listen(const Event& event, void* context) {
     auto* holder = static_cast<Holder*>(context);
-    struct Busy {
-      std::atomic<int>& count;
-      explicit Busy(std::atomic<int>& of) : count(of) { ++count; }
-      ~Busy() { --count; }
-    } busy(holder->busy);
+    const Busy busy(holder);
     auto* self = holder->detector.load();
     if (!self || !Py_IsInitialized() || _Py_IsFinalizing()) return;
     self->feed(event);

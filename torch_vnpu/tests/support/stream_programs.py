@@ -1,7 +1,7 @@
-"""Small programs with known truth about their order, each run under the sanitizer; a script that prints what was found as JSON.
+"""Small programs with known truth about their order, each run under the sanitizer; a script prints what was found as JSON.
 
-A program is added by a function under `@program(row, expected kinds)`. Run as `python stream_programs.py`: its results are for the
-mode of execution that the environment says.
+A program is added by a function under `@program(row, expected kinds)`. Run as `python stream_programs.py`: its results are for
+the mode of execution that the environment says.
 """
 
 import json
@@ -316,7 +316,8 @@ def backward_on_the_streams_of_forward():
     d.wait_stream(s)
     x.record_stream(d)
     (x * a).sum().backward()
-    assert a.grad.sum().item() and b.grad.sum().item()
+    assert a.grad.sum().item()
+    assert b.grad.sum().item()
 
 
 @program(11, "race")
@@ -711,7 +712,7 @@ def step_does_not_wait_for_the_gradients():
 
 
 def _buckets(wait):
-    d, comm = streams()
+    _, comm = streams()
     layers = [torch.nn.Linear(8, 8).npu() for _ in range(3)]
     works, held = [], []
 

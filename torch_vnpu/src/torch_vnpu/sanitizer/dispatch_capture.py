@@ -1,6 +1,6 @@
 """Feeds a detector with operators as the dispatcher sees them, for backends that have no event table of their own.
 
-What orders them comes through callbacks: those of PyTorch's own trace of accelerators (`connect_gpu_trace`), or the npu's events.
+Their order comes through callbacks: those of PyTorch's own trace of accelerators (`connect_gpu_trace`), or the npu's events.
 It sees the thread that starts it, and its backward passes. A copy between devices is taken to order the streams of both.
 """
 

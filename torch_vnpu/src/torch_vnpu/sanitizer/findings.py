@@ -117,7 +117,8 @@ class Finding:
             then = "is used again" if self.reused else "may be used again"
             return (
                 f"The memory was freed, and {then} by {owner}, while {first.operation} on {first.where} may still "
-                f"{'write' if first.written else 'read'} it: the allocator does not know of that stream, and nothing orders the two."
+                f"{'write' if first.written else 'read'} it: the allocator does not know of that stream, and nothing orders "
+                "the two."
             )
         if second.is_host:
             return f"The host does not wait for {first.operation} on {first.where} before {second.operation}."

@@ -83,7 +83,7 @@ def enable_kernel_check(path: str | Path) -> None:
         return
     if _C.is_initialized():
         raise RuntimeError(
-            "the kernel check has to be enabled before the runtime starts: set ASCEND_OPP_DEBUG_PATH before the first use of npu"
+            "the kernel check has to be enabled before the runtime starts: set ASCEND_OPP_DEBUG_PATH before npu is used"
         )
     check = _KernelCheck(Path(path))
     check.prepare()

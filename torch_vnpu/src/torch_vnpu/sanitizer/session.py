@@ -30,8 +30,8 @@ class SanitizerError(RuntimeError):
 class Sanitizer:
     """The stream check, from `start` to `stop`; also as a context.
 
-    `mode`: `raise` a SanitizerError in the call that completes a finding, `warn` of it, or `collect` it silently; `findings` has
-    them in every mode. `stack_depth`: how many frames of each Python stack are kept (at most 128). `suppress`: a file of
+    `mode`: `raise` a SanitizerError in the call that completes a finding, `warn` of it, or `collect` it silently; `findings`
+    has them in every mode. `stack_depth`: how many frames of each Python stack are kept (at most 128). `suppress`: a file of
     suppressions. `capture`: `native` sees every kernel of every thread; `dispatch` sees the operators of the calling thread
     through a TorchDispatchMode (and of its backward passes), for comparison and for other backends.
 

@@ -75,7 +75,7 @@ OPERATORS = {
 def under_sanitizer(case, operator):
     """One of the five operators of the list, forward and backward on npu, with the sanitizer's dispatch mode on."""
     make, apply = operator
-    sanitizer.enable_npu_sanitizer()
+    sanitizer.enable_npu_sanitizer(capture="dispatch")
     try:
         leaf = make()
         result = apply(leaf)
@@ -95,7 +95,7 @@ def training_under_sanitizer(case):
     ).npu()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     images, targets = torch.randn(4, 3, 8, 8), torch.arange(4) % 3
-    sanitizer.enable_npu_sanitizer()
+    sanitizer.enable_npu_sanitizer(capture="dispatch")
     try:
         for step in range(2):
             loss = F.nll_loss(F.log_softmax(network(images.to("npu")), 1), targets.to("npu"))

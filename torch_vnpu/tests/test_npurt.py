@@ -244,6 +244,7 @@ def test_a_stream_is_destroyed_once_however_many_try(npurt):
 
         def use(stream=stream, refused=refused, start=start) -> None:
             x = torch.zeros(8, device="npu")
+            torch.npu.synchronize()
             start.wait()
             try:
                 with torch.npu.stream(stream):

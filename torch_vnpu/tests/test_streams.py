@@ -112,8 +112,10 @@ def test_work_on_a_stream_is_complete_when_it_is_asked():
 def test_backward_runs_on_the_streams_of_the_forward():
     stream, seen = torch.npu.Stream(), []
     x = torch.ones(2, device="npu", requires_grad=True)
+    stream.wait_stream(torch.npu.current_stream())
     with torch.npu.stream(stream):
         y = x.exp()
+    torch.npu.current_stream().wait_stream(stream)
     id = _C.subscribe(lambda kind, device, stream, name, *_: seen.append((name, stream)), ["launch"])
     try:
         y.sum().backward()

@@ -337,7 +337,7 @@ StoragePtr share_storage(StorageImpl* npu) {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   auto* impl = storage.unsafeGetStorageImpl();
   const auto device = impl->device().index();
-  if (vnpuQueueEnabled()) check(vnpuDeviceSynchronize(device), "resize a storage");
+  if (vnpuQueueEnabled()) vnpuDeviceDrain(device);  // no synchronisation that the program made
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
   DataPtr grown = allocate_on(bytes, device, c10::Device(kNpu, device));
   if (impl->data() && bytes) std::memcpy(grown.get(), impl->data(), std::min(bytes, impl->nbytes()));

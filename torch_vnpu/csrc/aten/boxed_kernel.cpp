@@ -7,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <unordered_set>
 
 #include "../events.h"
+#include "accesses.h"
 #include "aliases.h"
 #include "allocator.h"
 #include "check.h"
@@ -49,11 +51,15 @@ class Call {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     // CPU's autocast is not for this device: the CPU kernel may call operators that are on its list.
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    const bool told = accesses_wanted() && traits_.when != When::View;
+    const Stack given = told ? Stack(stack->end() - static_cast<std::ptrdiff_t>(traits_.arguments.size()), stack->end()) : Stack();
+    Streams others;
     if (traits_.copies) {
-      wait_for_other_devices(*stack);
+      others = streams_of_other_devices(*stack);
       note_copy(*stack);
     }
     take_inputs(stack);
+    for (const auto other : others) order(other, stream());
     // What another library's kernel makes it may keep for itself.
     const KernelMemory memory(foreign_ || host_result_ ? -1 : device());
     try {
@@ -64,6 +70,8 @@ class Call {
     }
     if (traits_.writes) aliases_.write_back();
     give_outputs(stack);
+    if (C10_UNLIKELY(told)) tell(given, stack->data() + (stack->size() - traits_.returns));
+    for (const auto other : others) order(stream(), other);
   }
 
   // Queues the kernel, and puts the results that `plan` tells onto the stack. `out` is the overload that writes them.
@@ -103,6 +111,7 @@ class Call {
     }
     call->aliases = aliases_.hand_over();
     Deferred::launch(std::move(call));
+    if (C10_UNLIKELY(accesses_wanted())) tell(given, stack->data() + (stack->size() - traits_.returns));
   }
 
   // Queues a copy between host and device where that is safe; otherwise does nothing and returns false.
@@ -131,6 +140,7 @@ class Call {
     call->arguments = std::move(arguments);
     call->aliases = aliases_.hand_over();
     Deferred::launch(std::move(call));
+    if (C10_UNLIKELY(accesses_wanted())) tell(given, given.data());
     stack->push_back(given[0]);
     return true;
   }
@@ -154,6 +164,7 @@ class Call {
     const auto to = stream(), from = vnpuGetCurrentStream(source.device().index());
     order(from, to);
     Deferred::launch(std::move(call));
+    if (C10_UNLIKELY(accesses_wanted())) tell(given, given.data());
     order(to, from);
     stack->push_back(given[0]);
     return true;
@@ -323,21 +334,48 @@ class Call {
     check(vnpuStreamWaitEvent(later, event), traits_.name.c_str(), vnpuStreamDevice(later));
   }
 
-  // A copy runs on the first operand's stream; what is queued for the other operands' devices comes before it.
-  void wait_for_other_devices(const Stack& stack) {
-    const auto wait = [&](const at::Tensor& tensor) {
+  using Streams = c10::SmallVector<vnpuStream_t, 2>;
+
+  // A copy runs on the first npu operand's stream. The current streams of the other operands' devices wait for it, as it waits for
+  // what they have in their queues.
+  Streams streams_of_other_devices(const Stack& stack) const {
+    Streams streams;
+    c10::DeviceIndex first = -1;
+    const auto look = [&](const at::Tensor& tensor) {
       if (!is_npu(tensor)) return;
       const auto index = tensor.device().index();
-      check(vnpuStreamSynchronize(vnpuGetCurrentStream(index)), traits_.name.c_str(), index);
+      if (first < 0) first = index;
+      const auto stream = vnpuGetCurrentStream(index);
+      if (index != first && std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
     };
     for (size_t i = 0; i < 2; ++i) {
       const auto& value = stack[stack.size() - traits_.arguments.size() + i];
       if (value.isTensor()) {
-        wait(value.toTensor());
+        look(value.toTensor());
       } else if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorVector()) wait(tensor);
+        for (const at::Tensor& tensor : value.toTensorVector()) look(tensor);
       }
     }
+    return streams;
+  }
+
+  // Tells the listeners what the call reads and writes.
+  void tell(const Stack& given, const IValue* returned) const {
+    bool waits = traits_.waits || host_result_;
+    if (traits_.copies && given[0].isTensor() && given[1].isTensor()) {
+      const bool to_host = !is_npu(given[0].toTensor()), from_host = !is_npu(given[1].toTensor());
+      const bool non_blocking = given.back().isBool() && given.back().toBool();
+      if (to_host || from_host) {
+        const auto& host = given[to_host ? 0 : 1].toTensor();
+        const bool pinned = host.has_storage() && vnpuHostIsPinned(host.storage().data());
+        // What goes to pageable memory is there when the call returns; what comes from it is read before.
+        waits = !non_blocking || (to_host && !pinned);
+        if (!waits && pinned) watch_host();
+      }
+    }
+    Accesses accesses;
+    accesses.add(traits_, given, returned);
+    accesses.tell(traits_.name.c_str(), stream(), waits);
   }
 
   void launch(Stack* stack) {
@@ -350,6 +388,7 @@ class Call {
       task->op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), task->stack);
     };
     if (traits_.when == When::View) return kernel(&task);
+    const NoHostAccess kernels_own;
     // Another library's kernel may do whatever it likes, also wait for other threads.
     check(vnpuRun(stream(), traits_.name.c_str(), kernel, &task, !foreign_), traits_.name.c_str(), device());
   }

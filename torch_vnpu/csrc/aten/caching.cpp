@@ -271,9 +271,12 @@ void Cache::free_segments() {
 }
 
 void Cache::release_segments(c10::DeviceIndex device) {
-  vnpuDeviceDrain(device);
-  for (int other = 0; other < VNPU_MAX_DEVICES; ++other)  // copies between devices run on either's streams
-    if (other != device) vnpuDeviceDrain(other);
+  int count = 0;
+  vnpuGetDeviceCount(&count);
+  for (int other = 0; other < count; ++other) {  // copies between devices run on either's streams
+    vnpuDeviceDrain(other);
+    events::emit({.kind = events::Kind::DeviceSynchronize, .device = other});
+  }
   std::lock_guard<std::mutex> lock(mutex);
   free_awaiting();
   free_segments();

@@ -13,6 +13,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "accesses.h"
 #include "aliases.h"
 #include "check.h"
 
@@ -49,6 +50,7 @@ Looks looks(const c10::IValue* first, size_t count) {
 }
 
 void run(Deferred& call) {
+  const NoHostAccess kernels_own;
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   c10::AutoGradMode grad_mode(call.grad_mode);

@@ -86,6 +86,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     check(vnpuStreamSynchronize(runtime_stream(stream)), "synchronize a stream");
   }
 
+  // As record_stream on a tensor; the autograd engine says so where a gradient goes to another stream.
+  void recordDataPtrOnStream(const c10::DataPtr& data, const Stream& stream) const override {
+    record_stream(data, runtime_stream(stream));
+  }
+
   void record(void** event, const Stream& stream, const DeviceIndex device, const c10::EventFlag flag) const override {
     TORCH_CHECK(device < 0 || device == stream.device_index(), "npu: an event of device npu:", static_cast<int>(device),
                 " cannot be recorded on a stream of device npu:", static_cast<int>(stream.device_index()));

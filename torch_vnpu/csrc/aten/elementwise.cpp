@@ -15,6 +15,9 @@
 #include <ATen/ops/threshold_backward_meta.h>
 #include <torch/library.h>
 
+#include <initializer_list>
+
+#include "accesses.h"
 #include "aliases.h"
 #include "allocator.h"
 #include "check.h"
@@ -60,9 +63,14 @@ struct Making final : Meta {
   Tensor made;
 };
 
-// Runs `loop(iterator)` as a kernel of the device.
+struct Read {
+  const char* argument;
+  const Tensor& tensor;
+};
+
+// Runs `loop(iterator)` as a kernel of the device that reads `read`.
 template <class Meta, class Loop>
-Tensor run(const char* name, Making<Meta>& iterator, Loop loop) {
+Tensor run(const char* name, Making<Meta>& iterator, std::initializer_list<Read> read, Loop loop) {
   struct Task {
     Making<Meta>& iterator;
     Loop& loop;
@@ -72,6 +80,12 @@ Tensor run(const char* name, Making<Meta>& iterator, Loop loop) {
     task->loop(task->iterator);
   };
   check(vnpuRun(vnpuGetCurrentStream(iterator.device), name, kernel, &task, 1), name, iterator.device);
+  if (C10_UNLIKELY(accesses_wanted())) {
+    Accesses accesses;
+    for (const auto& operand : read) accesses.add(operand.argument, operand.tensor, false);
+    accesses.add("return", iterator.made, true);
+    accesses.tell(name, vnpuGetCurrentStream(iterator.device), false);
+  }
   return std::move(iterator.made);
 }
 
@@ -80,7 +94,7 @@ Tensor add(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   if (!is_plain(self, other)) return general.call(self, other, alpha);
   Making<at::meta::structured_add_Tensor> iterator(self.device().index());
   iterator.meta(self, other, alpha);
-  return run(general.name(), iterator, [&](auto& loop) { at::native::add_stub(c10::kCPU, loop, alpha); });
+  return run(general.name(), iterator, {{"self", self}, {"other", other}}, [&](auto& loop) { at::native::add_stub(c10::kCPU, loop, alpha); });
 }
 
 Tensor sub(const Tensor& self, const Tensor& other, const Scalar& alpha) {
@@ -88,7 +102,7 @@ Tensor sub(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   if (!is_plain(self, other)) return general.call(self, other, alpha);
   Making<at::meta::structured_sub_Tensor> iterator(self.device().index());
   iterator.meta(self, other, alpha);
-  return run(general.name(), iterator, [&](auto& loop) { at::native::add_stub(c10::kCPU, loop, -alpha); });
+  return run(general.name(), iterator, {{"self", self}, {"other", other}}, [&](auto& loop) { at::native::add_stub(c10::kCPU, loop, -alpha); });
 }
 
 Tensor mul(const Tensor& self, const Tensor& other) {
@@ -96,7 +110,7 @@ Tensor mul(const Tensor& self, const Tensor& other) {
   if (!is_plain(self, other)) return general.call(self, other);
   Making<at::meta::structured_mul_Tensor> iterator(self.device().index());
   iterator.meta(self, other);
-  return run(general.name(), iterator, [](auto& loop) { at::native::mul_stub(c10::kCPU, loop); });
+  return run(general.name(), iterator, {{"self", self}, {"other", other}}, [](auto& loop) { at::native::mul_stub(c10::kCPU, loop); });
 }
 
 Tensor div(const Tensor& self, const Tensor& other) {
@@ -104,7 +118,7 @@ Tensor div(const Tensor& self, const Tensor& other) {
   if (!is_plain(self, other)) return general.call(self, other);
   Making<at::meta::structured_div_Tensor> iterator(self.device().index());
   iterator.meta(self, other);
-  return run(general.name(), iterator, [](auto& loop) { at::native::div_true_stub(c10::kCPU, loop); });
+  return run(general.name(), iterator, {{"self", self}, {"other", other}}, [](auto& loop) { at::native::div_true_stub(c10::kCPU, loop); });
 }
 
 Tensor relu(const Tensor& self) {
@@ -112,7 +126,7 @@ Tensor relu(const Tensor& self) {
   if (!is_plain(self, self)) return general.call(self);
   Making<at::meta::structured_clamp_min> iterator(self.device().index());
   iterator.meta(self, 0);
-  return run(general.name(), iterator, [](auto& loop) { at::native::clamp_min_scalar_stub(c10::kCPU, loop, 0); });
+  return run(general.name(), iterator, {{"self", self}}, [](auto& loop) { at::native::clamp_min_scalar_stub(c10::kCPU, loop, 0); });
 }
 
 Tensor threshold_backward(const Tensor& gradient, const Tensor& self, const Scalar& threshold) {
@@ -120,7 +134,7 @@ Tensor threshold_backward(const Tensor& gradient, const Tensor& self, const Scal
   if (!is_plain(gradient, self)) return general.call(gradient, self, threshold);
   Making<at::meta::structured_threshold_backward> iterator(self.device().index());
   iterator.meta(gradient, self, threshold);
-  return run(general.name(), iterator, [&](auto& loop) { at::native::threshold_stub(c10::kCPU, loop, threshold, 0); });
+  return run(general.name(), iterator, {{"grad_output", gradient}, {"self", self}}, [&](auto& loop) { at::native::threshold_stub(c10::kCPU, loop, threshold, 0); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../events.h"
 #include "check.h"
 
 namespace vnpu {
@@ -60,11 +61,16 @@ void* allocate(size_t bytes) {
 
 void release(void* pointer) {
   auto& all = cache();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::unique_lock<std::mutex> lock(all.mutex);
   const auto found = all.used.find(pointer);
   count(all.in_use, -static_cast<int64_t>(found->second));
-  all.free[found->second].push_back(pointer);
+  const auto size = found->second;
   all.used.erase(found);
+  lock.unlock();
+  // Told before another can have it.
+  events::emit({.kind = events::Kind::Free, .pointer = pointer, .bytes = size});
+  lock.lock();
+  all.free[size].push_back(pointer);
 }
 
 struct PinnedAllocator final : c10::Allocator {

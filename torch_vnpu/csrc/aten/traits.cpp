@@ -92,6 +92,31 @@ When when_of(const c10::OperatorHandle& op, const Traits& traits) {
   return schema.returns().empty() && !traits.writes ? When::Now : When::Later;
 }
 
+// Whether `schema` looks at the sizes, strides and dtype of its argument `index` only.
+bool only_looks(const c10::FunctionSchema& schema, size_t index) {
+  const std::string_view full = schema.name();
+  if (!full.starts_with("aten::")) return false;
+  const auto name = full.substr(6);
+  if (index == 0 && (name.starts_with("new_") || name.ends_with("_like"))) return true;
+  if (name == "resize_as_" || name == "resize_as_sparse_") return index == 1;
+  return name == "resize_" || name == "set_" || name == "set_data" || name == "is_set_to" || name == "is_same_size";
+}
+
+bool makes_no_values(const c10::FunctionSchema& schema) {
+  const std::string_view full = schema.name();
+  return full.starts_with("aten::empty") || full.starts_with("aten::new_empty");
+}
+
+// Where the host needs what the kernel computed, any accelerator waits for the stream.
+bool waits_for_values(const c10::OperatorHandle& op) {
+  for (const auto& result : op.schema().returns()) {
+    const auto role = role_of(result.type());
+    if (role != Role::Tensor && role != Role::TensorList) return true;
+  }
+  return op.hasTag(at::Tag::data_dependent_output) ||
+         (op.hasTag(at::Tag::dynamic_output_shape) && op.schema().name() != "aten::index");
+}
+
 }  // namespace
 
 Traits traits_of(const c10::OperatorHandle& op) {
@@ -100,11 +125,14 @@ Traits traits_of(const c10::OperatorHandle& op) {
   traits.name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
   traits.returns = schema.returns().size();
   traits.copies = copies().contains(schema.name());
+  traits.waits = waits_for_values(op);
   for (const auto& argument : schema.arguments()) {
     const bool written = argument.alias_info() && argument.alias_info()->isWrite();
-    traits.arguments.push_back({role_of(argument.type()), written, place_of(schema, argument.name())});
+    const bool read = !only_looks(schema, traits.arguments.size());
+    traits.arguments.push_back({role_of(argument.type()), written, place_of(schema, argument.name()), argument.name(), read});
     traits.writes |= written;
   }
+  for (const auto& result : schema.returns()) traits.makes.push_back(!result.alias_info() && !makes_no_values(schema));
   traits.when = when_of(op, traits);
   return traits;
 }

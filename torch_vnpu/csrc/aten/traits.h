@@ -21,6 +21,8 @@ struct Argument {
   Role role;
   bool written;
   Place place;
+  std::string name;
+  bool read;  // it touches the values, not only sizes, strides and dtype
 };
 
 struct Traits {
@@ -29,7 +31,9 @@ struct Traits {
   bool writes = false;
   bool copies = false;  // between devices
   When when = When::Now;
+  bool waits = false;   // the host needs a value, or a shape that depends on values: it waits for the kernel
   size_t returns = 0;
+  c10::SmallVector<bool, 4> makes;  // for each result, whether the kernel writes it and it is none of the arguments
 };
 
 Traits traits_of(const c10::OperatorHandle& op);

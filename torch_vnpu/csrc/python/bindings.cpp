@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "../aten/accesses.h"
 #include "../aten/autograd_threads.h"
 #include "../aten/allocator.h"
 #include "../aten/check.h"
@@ -16,6 +17,7 @@
 #include "../events.h"
 #include "../runtime/vnpu_runtime.h"
 #include "npurt.h"
+#include "sanitizer.h"
 
 namespace py = pybind11;
 
@@ -36,6 +38,8 @@ const char* kind_name(vnpu::events::Kind kind) {
     case Kind::DeviceSynchronize: return "device_synchronize";
     case Kind::Launched: return "launched";
     case Kind::Start: return "start";
+    case Kind::Access: return "access";
+    case Kind::HostAccess: return "host_access";
     case Kind::Count: break;
   }
   return "unknown";
@@ -58,8 +62,15 @@ void call_listener(const vnpu::events::Event& event, void* context) {
   const py::object listener = static_cast<Holder*>(context)->callable;
   if (listener.is_none()) return;
   try {
-    listener(kind_name(event.kind), event.device, event.stream, event.name,
-             reinterpret_cast<uintptr_t>(event.pointer), event.bytes, event.sequence);
+    const auto call = [&](auto... more) {
+      listener(kind_name(event.kind), event.device, event.stream, event.name, reinterpret_cast<uintptr_t>(event.pointer),
+               event.bytes, event.sequence, more...);
+    };
+    if (event.kind == vnpu::events::Kind::Access || event.kind == vnpu::events::Kind::HostAccess) {
+      call(vnpu::operands_of(event), event.waits);
+    } else {
+      call();
+    }
   } catch (py::error_already_set& error) {
     error.discard_as_unraisable(listener);
   }
@@ -88,6 +99,7 @@ int subscribe(py::function listener, const py::iterable& kinds) {
 
 void unsubscribe(int id) {
   if (!vnpu::events::unsubscribe(id)) throw py::value_error("no listener has the id " + std::to_string(id));
+  if (!vnpu::events::listening(vnpu::events::Kind::HostAccess)) vnpu::stop_watching_host();
   holders()[id]->callable = py::none();
   holders().erase(id);
 }
@@ -179,8 +191,11 @@ PYBIND11_MODULE(_C, module) {
   module.def("erase_stream", &erase_stream, py::arg("npu"), py::arg("stream"),
              "Let the memory of an npu storage wait no longer for a stream of its device that record_stream named.");
   module.def("subscribe", &subscribe, py::arg("listener"), py::arg("kinds"),
-             "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds.");
+             "Call listener(kind, device, stream, name, pointer, bytes, sequence) for each event of the named kinds; for accesses "
+             "with two more arguments, the operands and whether the host waits.");
   module.def("unsubscribe", &unsubscribe, py::arg("id"));
   module.def("listening", [] { return vnpu::events::listened.load() != 0; }, "Whether anything listens.");
+  module.def("watches_host", &vnpu::watches_host, "Whether CPU operators on pinned memory are told to the listeners.");
   vnpu::bind_runtime(module);
+  vnpu::bind_sanitizer(module);
 }

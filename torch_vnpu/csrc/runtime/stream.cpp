@@ -453,7 +453,9 @@ void vnpuFail(vnpuStream_t stream, const char* detail) {
 
 vnpuError_t vnpuStreamQuery(vnpuStream_t stream) {
   if (!live(stream)) return VNPU_ERROR_INVALID_HANDLE;
-  return stream->idle() ? VNPU_SUCCESS : VNPU_ERROR_NOT_READY;
+  if (!stream->idle()) return VNPU_ERROR_NOT_READY;
+  emit_sync(events::Kind::StreamSynchronize, stream->device, stream->id, nullptr, stream->numbers.load());
+  return VNPU_SUCCESS;
 }
 
 vnpuError_t vnpuStreamSynchronize(vnpuStream_t stream) {

@@ -19,8 +19,8 @@ def held(stream: torch.Stream) -> Iterator[None]:
             reached.set()
             release.wait(60)
 
-    warm = torch.zeros(2, device=stream.device)
     with torch.npu.stream(stream):
+        warm = torch.zeros(2, device=stream.device)
         warm.add_(1)  # the look of the call is learned
     stream.synchronize()
     id = _C.subscribe(hold, ["complete"])

@@ -15,7 +15,9 @@ _QUEUE = "TASK_QUEUE_ENABLE"
 def enable_optional_features() -> None:
     """Switch on, each where the environment asks for it:
 
-    - the sanitizer, by TORCH_NPU_SANITIZER set to a true value (1, true, yes, on);
+    - the stream check, by TORCH_NPU_SANITIZER set to a true value (1, true, yes, on; that is warn) or a mode (raise, warn,
+      collect), with the file of suppressions that TORCH_NPU_SANITIZER_SUPPRESSIONS names;
+    - the kernel check, by ASCEND_OPP_DEBUG_PATH, the directory of its debug kernels;
     - the watch on gradients, by NPU_ASD_ENABLE=1;
     - tasks that run before the call returns, in an interactive session, unless TASK_QUEUE_ENABLE says otherwise;
     - CUDA's names redirected to npu, by TORCH_TRANSFER_TO_NPU=1.
@@ -25,10 +27,7 @@ def enable_optional_features() -> None:
     """
     transfer = _is_transfer_wanted()
     watch = _is_watch_wanted()
-    if os.environ.get("TORCH_NPU_SANITIZER", "").strip().lower() in _TRUE:
-        from torch_vnpu import sanitizer
-
-        sanitizer.enable_npu_sanitizer()
+    _check_what_is_asked()
     if watch:
         from torch_vnpu import asd
 
@@ -39,6 +38,20 @@ def enable_optional_features() -> None:
         from torch_vnpu.contrib import _transfer
 
         _transfer.activate()
+
+
+def _check_what_is_asked() -> None:
+    wanted = os.environ.get("TORCH_NPU_SANITIZER", "").strip().lower()
+    if wanted in (*_TRUE, "raise", "warn", "collect"):
+        from torch_vnpu import sanitizer
+
+        suppress = os.environ.get("TORCH_NPU_SANITIZER_SUPPRESSIONS") or None
+        sanitizer.enable_npu_sanitizer("warn" if wanted in _TRUE else wanted, suppress=suppress)  # type: ignore[arg-type]
+    debug_path = os.environ.get("ASCEND_OPP_DEBUG_PATH", "").strip()
+    if debug_path:
+        from torch_vnpu.sanitizer import kernel_check
+
+        kernel_check.enable_kernel_check(debug_path)
 
 
 def is_interactive() -> bool:

@@ -24,7 +24,7 @@ def _shut_down() -> None:
 
     sanitizer = sys.modules.get("torch_vnpu.sanitizer")
     if sanitizer is not None:
-        sanitizer.disable_npu_sanitizer()
+        sanitizer.end_of_process()
     if npu.is_initialized():
         _C.await_autograd_threads()
         for index in range(npu.device_count()):

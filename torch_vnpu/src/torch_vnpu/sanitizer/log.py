@@ -1,0 +1,136 @@
+"""A log of all that the detector is told, one JSON object a line, and its replay without a device."""
+
+import json
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from torch_vnpu import _C
+from torch_vnpu.sanitizer.findings import Finding
+
+FORMAT = "torch_vnpu.sanitizer.log"
+VERSION = 1
+
+KINDS = (
+    "alloc",
+    "free",
+    "record_stream",
+    "event_record",
+    "event_wait",
+    "event_synchronize",
+    "stream_synchronize",
+    "device_synchronize",
+    "access",
+    "host_access",
+)
+
+
+class LogError(ValueError):
+    """A file that is no log of the sanitizer, with the line that is wrong."""
+
+
+def feed(detector: _C.Detector, event: tuple[Any, ...], stack: int = 0) -> None:
+    """Tell `detector` of an event as the table of listeners has it. Raises ValueError for an unknown kind."""
+    kind, device, stream, name, pointer, size, _sequence, *access = event
+    match kind:
+        case "alloc":
+            detector.alloc(pointer, size, device, stream, stack)
+        case "free":
+            detector.free(pointer, device, stream, stack)
+        case "record_stream":
+            detector.record_stream(pointer, device, stream)
+        case "event_record":
+            detector.event_record(pointer, device, stream)
+        case "event_wait":
+            detector.event_wait(pointer, device, stream)
+        case "event_synchronize":
+            detector.event_synchronize(pointer)
+        case "stream_synchronize":
+            detector.stream_synchronize(device, stream)
+        case "device_synchronize":
+            detector.device_synchronize(device)
+        case "access":
+            detector.launch(device, stream, name, [_operand(one) for one in access[0]], access[1], stack)
+        case "host_access":
+            detector.host_access(name, [_operand(one) for one in access[0]], stack)
+        case _:
+            raise ValueError(f"unknown kind of event: {kind!r}")
+
+
+def _operand(given: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(part) if isinstance(part, list) else part for part in given)
+
+
+class Recorder:
+    """Writes the log of a context. The file is there when the context ends; until then it is `<path>.part`."""
+
+    def __init__(self, path: str | Path, *, stack_depth: int = 32) -> None:
+        self.path = Path(path)
+        self._part = self.path.with_name(self.path.name + ".part")
+        self._stacks = _C.Detector(stack_depth + 1)  # the innermost frame is our own
+        self._known: set[int] = set()
+        self._lock = threading.Lock()
+        self._file: TextIO | None = None
+        self._listener = -1
+
+    def __enter__(self) -> "Recorder":
+        self._file = self._part.open("w", encoding="utf-8")
+        self._write({"format": FORMAT, "version": VERSION})
+        self._listener = _C.subscribe(self._note, KINDS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _C.unsubscribe(self._listener)
+        with self._lock:
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            os.replace(self._part, self.path)
+
+    def _write(self, item: object) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(item, separators=(",", ":")) + "\n")
+
+    def _note(self, *event: Any) -> None:
+        stack = self._stacks.capture()
+        with self._lock:
+            if self._file is None:
+                return
+            if stack and stack not in self._known:
+                self._known.add(stack)
+                self._write({"stack": stack, "frames": self._stacks.frames(stack)})
+            self._write({"event": event, "at": stack})
+
+
+def replay(path: str | Path) -> list[Finding]:
+    """The findings of a recorded log. Raises OSError, and LogError where the file is no log."""
+    detector = _C.Detector(0)
+    stacks: dict[int, list[tuple[str, str, int]]] = {}
+    with Path(path).open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                item = json.loads(line)
+                if number == 1:
+                    _check_header(item)
+                elif "stack" in item:
+                    stacks[item["stack"]] = [(file, function, at) for file, function, at in item["frames"]]
+                else:
+                    feed(detector, tuple(item["event"]), item["at"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise LogError(f"{path}:{number}: no log of the npu sanitizer: {error}") from error
+    if not stacks and not detector.statistics()["events"] and Path(path).stat().st_size == 0:
+        raise LogError(f"{path}: no log of the npu sanitizer: the file is empty")
+    detector.finish()
+    return [Finding.of(raw, lambda stack: stacks.get(stack, [])) for raw in detector.take()]
+
+
+def _check_header(item: Any) -> None:
+    if not isinstance(item, dict) or item.get("format") != FORMAT:
+        raise ValueError(f'the first line must be {{"format": "{FORMAT}", …}}')
+    if item.get("version") != VERSION:
+        raise ValueError(f"version {item.get('version')!r} is not known, only {VERSION}")

@@ -1,0 +1,54 @@
+"""Which findings a project knows of and does not want to hear: one rule a line, `kind:pattern`."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from torch_vnpu.sanitizer.findings import Finding
+
+_KINDS = ("race", "host_race", "use_after_free", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Fits findings of `kind` (`*`: any) where an operator's name, or a frame's `file:function`, fits the shell pattern."""
+
+    kind: str
+    pattern: str
+
+    def fits(self, finding: Finding) -> bool:
+        if self.kind not in ("*", finding.kind):
+            return False
+        sides = (finding.first, finding.second)
+        if any(fnmatchcase(side.operation, self.pattern) for side in sides):
+            return True
+        stacks = (*(side.stack for side in sides), finding.allocated, finding.freed)
+        return any(
+            fnmatchcase(f"{frame.file}:{frame.function}", self.pattern)
+            for stack in stacks
+            for frame in finding.frames(stack)
+        )
+
+
+def parse(text: str, source: str = "suppressions") -> list[Rule]:
+    """The rules of a file's text. Empty lines and what follows a `#` at a line's start do not count.
+
+    Raises ValueError: a line that is no rule, with its number.
+    """
+    rules = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        kind, separator, pattern = line.partition(":")
+        if not separator or kind not in _KINDS or not pattern.strip():
+            raise ValueError(
+                f"{source}:{number}: {line!r} is no suppression; write kind:pattern, the kind one of {', '.join(_KINDS)}"
+            )
+        rules.append(Rule(kind, pattern.strip()))
+    return rules
+
+
+def load(path: str | Path) -> list[Rule]:
+    """The rules in a file. Raises OSError, and ValueError as `parse`."""
+    return parse(Path(path).read_text(encoding="utf-8"), str(path))

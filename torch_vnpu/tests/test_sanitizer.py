@@ -1,0 +1,479 @@
+"""The stream check on programs with known truth, in both modes of execution, and what surrounds it."""
+
+import io
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import stream_programs
+import torch
+from stream_programs import fresh as fresh_memory
+from stream_programs import on
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from torch_vnpu import _C
+from torch_vnpu import sanitizer as package
+from torch_vnpu.sanitizer import Sanitizer, SanitizerError, SanitizerWarning, kernel_check, render, suppressions
+from torch_vnpu.sanitizer.findings import Finding
+from torch_vnpu.sanitizer.log import LogError, Recorder, replay
+from torch_vnpu.sanitizer.run import replay_log, run_sanitized
+
+SUPPORT = Path(stream_programs.__file__).parent
+
+
+# ---- the table of truths ----
+
+
+@pytest.fixture(scope="module")
+def results(fresh):
+    """By mode of execution, what was found in each program."""
+
+    def run(capture, queues):
+        code = f"""
+        import json, sys
+        sys.path.insert(0, {str(SUPPORT)!r})
+        import stream_programs
+        print(json.dumps(stream_programs.run({capture!r})))
+        """
+        return json.loads(fresh(code, TASK_QUEUE_ENABLE=queues).passed().out)
+
+    return {
+        "synchronous": run("native", "0"),
+        "asynchronous": run("native", "1"),
+        "dispatch": run("dispatch", "1"),
+    }
+
+
+@pytest.mark.parametrize("mode", ["synchronous", "asynchronous", "dispatch"])
+@pytest.mark.parametrize("name", stream_programs.PROGRAMS)
+def test_programs_of_known_truth(results, mode, name):
+    result = results[mode][name]
+    if mode == "dispatch" and name == "10: operator_of_another_thread":
+        assert result["found"] == []  # a dispatch mode sees its own thread
+        return
+    assert result["found"] == result["expected"], result["text"]
+
+
+def test_all_rows_of_the_table_are_there():
+    rows = {name.partition(":")[0] for name in stream_programs.PROGRAMS}
+    assert rows >= {str(row) for row in range(1, 26)}
+
+
+def test_the_hidden_write_is_found_as_well_as_the_read():
+    with Sanitizer("collect") as check:
+        stream_programs.write_after_write_behind_a_read()
+    assert [finding.first.written for finding in check.findings] == [True, False]
+    assert all(finding.second.written for finding in check.findings)
+
+
+# ---- what a finding says ----
+
+
+def race():
+    stream = torch.npu.Stream()
+    x = fresh_memory()
+    x.fill_(1)
+    with on(stream):
+        x.sum()
+    return stream
+
+
+def test_a_finding_names_both_sides_their_stacks_and_the_fix():
+    with Sanitizer("collect") as check:
+        stream = race()
+    (finding,) = check.findings
+    assert (finding.kind, finding.first.operation, finding.first.argument) == ("race", "aten::fill_.Scalar", "self")
+    assert (finding.second.operation, finding.second.argument) == ("aten::sum.dim_IntList", "self")
+    assert (finding.first.device, finding.first.stream, finding.second.stream) == (0, 0, stream.stream_id)
+    assert (finding.first.written, finding.second.written) == (True, False)
+    assert finding.owner == (0, 0)
+    assert finding.bytes == 256
+    first, second = (finding.frames(side.stack) for side in (finding.first, finding.second))
+    assert [(Path(frame.file).name, frame.function) for frame in (first[0], second[0])] == [
+        ("test_sanitizer.py", "race")
+    ] * 2
+    assert second[0].line == first[0].line + 2
+    assert finding.frames(finding.allocated)[0].function == "fresh"
+    assert finding.fix.startswith(f"stream_{stream.stream_id}.wait_stream(torch.npu.default_stream(0))")
+    text = check.text()
+    assert f"stream {stream.stream_id} of npu:0" in text
+    assert finding.fix in text
+    assert text.endswith("npu sanitizer: 1 × race")
+
+
+def test_the_fix_of_a_use_after_free_and_of_a_race_with_the_host():
+    with Sanitizer("collect") as check:
+        stream_programs.freed_while_another_stream_reads()
+        stream_programs.host_overwrites_the_source_of_a_copy()
+    freed, host = check.findings
+    assert freed.kind == "use_after_free"
+    assert freed.reused
+    assert "record_stream(stream_" in freed.fix
+    assert "torch.npu.default_stream(0).wait_stream(" in freed.fix
+    assert freed.frames(freed.freed)[0].function == "_free_and_use_again"
+    assert host.kind == "host_race"
+    assert host.second.is_host
+    assert ".synchronize()" in host.fix
+
+
+def test_json_and_html():
+    with Sanitizer("collect") as check:
+        race()
+    (one,) = json.loads(check.json())["findings"]
+    assert one["kind"] == "race"
+    assert one["second"]["access"] == "read"
+    assert one["second"]["stack"][0]["function"] == "race"
+    page = check.html()
+    assert page.count('class="lane"') == 2
+    assert page.count("<rect") == 2
+    assert 'class="missing"' in page
+
+
+def test_html_is_escaped():
+    side = ("<script>", "a&b", 0, 1, True, 1)
+    raw = ("race", side, ("x", "y", 0, 0, False, 0), 0, 0, 0, 1, 0, False, 0, 0)
+    page = render.as_html([Finding.of(raw, lambda stack: [("<file>", "<b>f</b>", 1)])])
+    assert "<script>" not in page
+    assert "<file>" not in page
+    assert "<b>" not in page
+
+
+def test_the_same_finding_is_told_once():
+    with Sanitizer("collect") as check:
+        x, stream = fresh_memory(), torch.npu.Stream()
+        for _ in range(50):
+            x.fill_(1)
+            with on(stream):
+                x.sum()
+    assert [finding.kind for finding in check.findings] == [
+        "race"
+    ] * 2  # the read after the write, and the other way round
+    assert check.statistics["repeated"] > 50
+
+
+# ---- modes ----
+
+
+def test_raise_in_the_operator_that_completes_the_finding():
+    x, stream = fresh_memory(), torch.npu.Stream()
+    with Sanitizer("raise") as check:
+        x.fill_(1)
+        with on(stream):
+            with pytest.raises(SanitizerError, match=r"fill_\.Scalar") as raised:
+                x.sum()
+    assert raised.value.finding is check.findings[0]
+    torch.npu.synchronize()
+    assert x.sum().item() == 64  # the operators go on
+
+
+def test_raise_comes_through_a_backward_pass():
+    leaf = torch.ones(4, device="npu", requires_grad=True)
+    other = fresh_memory()
+    result = stream_programs._ReadsInBackward.apply(leaf, other, torch.npu.Stream()).sum()
+    with Sanitizer("raise"):
+        other.fill_(1)
+        with pytest.raises(SanitizerError):
+            result.backward()
+
+
+def test_raise_of_a_race_with_the_host():
+    host = torch.ones(64).pin_memory()
+    stream = torch.npu.Stream()
+    with Sanitizer("raise"):
+        with on(stream):
+            host.to("npu", non_blocking=True)
+        with pytest.raises(SanitizerError, match="host"):  # noqa: PT012
+            host.fill_(2)
+            len([])  # the exception comes at the next call at the latest
+
+
+def test_raise_at_a_device_synchronisation():
+    with Sanitizer("raise"):
+        stream_programs._free_and_use_again(reuse=False)
+        with pytest.raises(SanitizerError, match="freed"):
+            torch.npu.synchronize()
+
+
+def test_warn():
+    with pytest.warns(SanitizerWarning, match="Race"), Sanitizer("warn"):
+        race()
+
+
+def test_stopped_where_a_finding_is_told(monkeypatch):
+    check = Sanitizer("warn")
+    monkeypatch.setattr(warnings, "warn", lambda *_, **__: check.stop())
+    with check:
+        race()
+        race()
+    assert len(check.findings) == 1
+    assert not _C.listening()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "stop"}, "raise, warn, collect"),
+        ({"capture": "magic"}, "native, dispatch"),
+        ({"stack_depth": 1000}, "0 to 128"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Sanitizer(**arguments)
+
+
+def test_the_environment_switches_it_on(fresh):
+    run = fresh(
+        f"""
+        import sys
+        sys.path.insert(0, {str(SUPPORT)!r})
+        import stream_programs
+        try:
+            stream_programs.unordered_write_and_read()
+        except RuntimeError as error:
+            print(type(error).__name__)
+        """,
+        TORCH_NPU_SANITIZER="raise",
+    )
+    assert run.lines == ["SanitizerError"]
+    assert run.code == 0
+
+
+def test_what_was_never_ordered_is_judged_at_the_end_of_the_process(fresh):
+    run = fresh(
+        f"""
+        import sys
+        sys.path.insert(0, {str(SUPPORT)!r})
+        import stream_programs
+        stream_programs._free_and_use_again(reuse=False)
+        """,
+        TORCH_NPU_SANITIZER="1",
+    )
+    assert run.code == 0
+    assert "Use after free" in run.err
+
+
+# ---- suppressions ----
+
+
+@pytest.mark.parametrize("rule", ["race:aten::sum*", "*:*/test_sanitizer.py:race", "# all\n\n*:aten::fill_.Scalar"])
+def test_suppressed(tmp_path, rule):
+    path = tmp_path / "suppressions"
+    path.write_text(rule + "\n")
+    with Sanitizer("raise", suppress=path) as check:
+        race()
+    assert (check.findings, check.suppressed) == ([], 1)
+
+
+def test_suppressions_of_something_else(tmp_path):
+    path = tmp_path / "suppressions"
+    path.write_text("host_race:aten::sum*\nrace:aten::mul*\n")
+    with Sanitizer("collect", suppress=path) as check:
+        race()
+    assert len(check.findings) == 1
+
+
+@pytest.mark.parametrize("line", ["aten::sum", "error:x", "race:"])
+def test_a_line_that_is_no_suppression(line):
+    with pytest.raises(ValueError, match="rules:2"):
+        suppressions.parse(f"race:x\n{line}\n", "rules")
+
+
+# ---- nothing is left behind ----
+
+
+def _identities():
+    places = (
+        torch,
+        torch.Tensor,
+        torch.Stream,
+        torch.Event,
+        torch.npu,
+        torch.accelerator,
+        torch.autograd,
+        threading.Thread,
+    )
+    return {(place.__name__, name): id(value) for place in places for name, value in vars(place).items()}
+
+
+@pytest.mark.parametrize("capture", ["native", "dispatch"])
+def test_disable_leaves_nothing_behind(capture):
+    with Sanitizer("collect", capture=capture):  # torch loads modules of its own at the first use of a mode
+        race()
+    before = _identities(), _get_current_dispatch_mode_stack(), _C.listening(), _C.watches_host()
+    package.enable_npu_sanitizer("collect", capture=capture)
+    try:
+        stream_programs.host_overwrites_the_source_of_a_copy()
+        assert _C.listening()
+        assert _C.watches_host() == (capture == "native")
+    finally:
+        package.disable_npu_sanitizer()
+    assert (_identities(), _get_current_dispatch_mode_stack(), _C.listening(), _C.watches_host()) == before
+
+
+def test_two_at_once_see_the_same():
+    with Sanitizer("collect") as outer, Sanitizer("collect") as inner:
+        race()
+    assert len(outer.findings) == len(inner.findings) == 1
+    race()
+    assert len(outer.findings) == 1
+
+
+# ---- log and replay ----
+
+
+def test_a_replayed_log_shows_what_was_found(tmp_path):
+    path = tmp_path / "log"
+    with Recorder(path), Sanitizer("collect") as check:
+        race()
+        stream_programs.freed_while_another_stream_reads()
+        stream_programs.host_overwrites_the_source_of_a_copy()
+        stream_programs.wait_stream_between()
+    check.finish()
+    assert {one.kind for one in check.findings} == {"race", "use_after_free", "host_race"}
+
+    assert [render.as_text(one) for one in replay(path)] == [render.as_text(one) for one in check.findings]
+    assert not path.with_name("log.part").exists()
+    assert not _C.listening()
+
+
+def test_replay_from_the_command_line(tmp_path):
+    log, page = tmp_path / "log", tmp_path / "page.html"
+    with Recorder(log):
+        race()
+    out = io.StringIO()
+    assert replay_log(log, json=True, html=page, out=out) == 1
+    assert json.loads(out.getvalue())["findings"][0]["kind"] == "race"
+    assert page.read_text().startswith("<!doctype html>")
+    rules = tmp_path / "rules"
+    rules.write_text("*:aten::sum*\n")
+    assert replay_log(log, suppress=rules, out=out) == 0
+    err = io.StringIO()
+    assert replay_log(tmp_path / "none", out=out, err=err) == 2
+    assert "none" in err.getvalue()
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", "{}\n", '{"format": "torch_vnpu.sanitizer.log", "version": 99}\n'])
+def test_a_file_that_is_no_log(tmp_path, text):
+    path = tmp_path / "log"
+    path.write_text(text)
+    with pytest.raises(LogError, match="no log"):
+        replay(path)
+
+
+@pytest.mark.parametrize("line", ['{"event": ["alloc"]}', '{"event": ["dance",0,0,"",0,0,0], "at": 0}', "[1]"])
+def test_a_log_with_a_bad_line(tmp_path, line):
+    path = tmp_path / "log"
+    path.write_text('{"format": "torch_vnpu.sanitizer.log", "version": 1}\n' + line + "\n")
+    with pytest.raises(LogError, match="log:2"):
+        replay(path)
+
+
+SCRIPT = """
+import sys, torch
+s = torch.npu.Stream()
+x = torch.ones(4, device="npu")
+if "order" in sys.argv:
+    s.wait_stream(torch.npu.current_stream())
+with torch.npu.stream(s):
+    x.sum()
+sys.exit(5 if "fail" in sys.argv else None)
+"""
+
+
+@pytest.mark.parametrize(("argv", "code"), [(["order"], 0), ([], 1), (["order", "fail"], 5), (["fail"], 1)])
+def test_run_a_script(tmp_path, argv, code):
+    script, found = tmp_path / "script.py", tmp_path / "found.json"
+    script.write_text(SCRIPT)
+    before = sys.argv, list(sys.path)
+    err = io.StringIO()
+    assert run_sanitized(script, argv, json=found, log=tmp_path / "log", err=err) == code
+    assert (sys.argv, sys.path) == before
+    findings = json.loads(found.read_text())["findings"]
+    assert len(findings) == ("order" not in argv)
+    assert "npu sanitizer" in err.getvalue()
+    assert len(replay(tmp_path / "log")) == len(findings)
+
+
+def test_run_no_script(tmp_path):
+    err = io.StringIO()
+    assert run_sanitized(tmp_path / "none.py", err=err) == 2
+    assert "no such script" in err.getvalue()
+
+
+# ---- pytest ----
+
+
+@pytest.mark.parametrize(
+    ("flag", "outcome"),
+    [((), "3 passed, 1 error"), (("--npu-sanitizer",), "1 failed, 2 passed, 1 error")],
+)
+def test_the_pytest_plugin(tmp_path, flag, outcome):
+    (tmp_path / "test_some.py").write_text(
+        "import torch\n"
+        "def race():\n"
+        "    x = torch.ones(4, device='npu')\n"
+        "    with torch.npu.stream(torch.npu.Stream()): x.sum()\n"
+        "def test_race(): race()\n"
+        "def test_race_with_fixture(npu_sanitizer): race()\n"
+        "def test_no_race(npu_sanitizer): torch.ones(4, device='npu').sum()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "torch_vnpu_pytest", *flag]
+    run = subprocess.run(
+        [*command, str(tmp_path)], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
+    )
+    assert outcome in run.stdout, run.stdout + run.stderr
+    assert "1 × race" in run.stdout
+
+
+# ---- the kernel check ----
+
+
+def test_the_kernel_check_names_each_operator_before_it_runs(fresh, tmp_path):
+    run = fresh(
+        f"""
+        import os, torch, torch_vnpu
+        print(sorted(os.listdir({str(tmp_path / "debug" / "npu_debug_kernels")!r})) == [str(os.getpid())])
+        def step():
+            torch.linalg.inv(torch.ones(2, 2, device="npu"))
+        try:
+            step()
+        except RuntimeError:
+            os.write(2, b"crash\\n")
+        """,
+        ASCEND_OPP_DEBUG_PATH=str(tmp_path / "debug"),
+        TASK_QUEUE_ENABLE="1",
+    )
+    assert run.lines == ["True"]
+    lines = run.err.splitlines()
+    crash = lines.index("crash")
+    starts = [line for line in lines[:crash] if line.startswith("[npu kernel check]")]
+    assert "aten::linalg_inv_ex" in "".join(starts)
+    assert "starts on the default stream of npu:0" in starts[-1]
+    assert any("in step" in line for line in lines[lines.index(starts[-1]) : crash])
+    assert not (tmp_path / "debug" / "npu_debug_kernels").exists()
+
+
+def test_the_debug_directory_stays_while_others_use_it(fresh, tmp_path):
+    directory = tmp_path / "npu_debug_kernels"
+    directory.mkdir()
+    (directory / "1").touch()  # the first process is always alive
+    fresh("import torch_vnpu", ASCEND_OPP_DEBUG_PATH=str(tmp_path)).passed()
+    assert [entry.name for entry in directory.iterdir()] == ["1"]
+
+
+def test_the_kernel_check_comes_before_the_runtime(tmp_path):
+    torch.ones(1, device="npu")
+    with pytest.raises(RuntimeError, match="before the runtime starts"):
+        kernel_check.enable_kernel_check(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_warning_without_a_finding():
+    with warnings.catch_warnings(), Sanitizer("warn"):
+        warnings.simplefilter("error")
+        stream_programs.wait_stream_between()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.metadata
 import os
 import sys
 import types
@@ -14,16 +15,27 @@ from unpatch.audit.records import Activation
 
 
 def audited_packages(activation: Activation) -> tuple[str, ...]:
-    """The top-level packages that are audited: the target's own, or the script and what lies beside it."""
-    if not activation.is_script:
-        return (activation.target.partition(".")[0],)
-    folder = os.path.dirname(os.path.abspath(activation.target))
-    beside = {
-        name.removesuffix(".py")
-        for name in os.listdir(folder)
-        if name.endswith(".py") or os.path.isfile(os.path.join(folder, name, "__init__.py"))
-    }
-    return ("__main__", *sorted(beside - sys.stdlib_module_names))
+    """The top-level packages that are audited: those of the target's distribution, or the script and what lies beside it."""
+    then = [name.partition(".")[0] for name in activation.then]
+    if activation.is_script:
+        folder = os.path.dirname(os.path.abspath(activation.target))
+        beside = {
+            name.removesuffix(".py")
+            for name in os.listdir(folder)
+            if name.endswith(".py") or os.path.isfile(os.path.join(folder, name, "__init__.py"))
+        }
+        own = ["__main__", *sorted(beside - sys.stdlib_module_names)]
+    else:
+        own = [activation.target.partition(".")[0]]
+    return tuple(dict.fromkeys([*own, *then, *_siblings({*own, *then})]))
+
+
+def _siblings(tops: set[str]) -> list[str]:
+    """Other top-level packages of the same distributions."""
+    by_top = importlib.metadata.packages_distributions()
+    distributions = {name for top in tops for name in by_top.get(top, ())}
+    found = (top for top, names in by_top.items() if set(names) <= distributions and top.isidentifier())
+    return sorted(set(found) - tops)
 
 
 def activate(
@@ -44,6 +56,8 @@ def activate(
     else:
         importlib.import_module(activation.target)
         scope = {"__name__": "__main__", "__builtins__": builtins}
+    for module in activation.then:
+        importlib.import_module(module)
     for call in activation.calls:
         _call(call, scope)
 

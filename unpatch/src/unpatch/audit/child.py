@@ -1,7 +1,7 @@
 """The process of an audit, `python -m unpatch.audit.child ORDERS.json`: activates a package, and says what it wrote.
 
-It answers in a file of its own, line by line, so that what was written is known even when it dies. In its first pass it only
-learns which modules the activation loads; in the second it loads the foreign ones first, takes the snapshot, and then activates.
+It answers in a file of its own, line by line, so that what was written is known even when it dies. In its first pass it
+only learns which modules the activation loads; in the second it loads the foreign ones, takes the snapshot, and activates.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from time import perf_counter
 import msgspec
 
 from unpatch.audit import raw, torch_states
-from unpatch.audit.activate import activate, audited_packages
+from unpatch.audit.activate import activate
 from unpatch.audit.declared import GORILLA_BOOKKEEPING
-from unpatch.audit.hook import TracingFinder, traced_code
 from unpatch.audit.holders import holders
+from unpatch.audit.hook import TracingFinder, traced_code
 from unpatch.audit.join import Found, Join, findings
 from unpatch.audit.protocol import AnswerWriter
 from unpatch.audit.records import Audited, Learned, Orders, Phase, Write
@@ -34,7 +34,22 @@ from unpatch.audit.trace import Entry, Tracer
 
 #: Large packages that others patch, and whose own source is traced only when they are audited themselves: rewriting them
 #: would cost more than everything else.
-PLATFORMS = frozenset("torch torchgen functorch numpy scipy sympy mpmath networkx pandas jax jaxlib tensorflow".split())
+PLATFORMS = frozenset(
+    (
+        "torch",
+        "torchgen",
+        "functorch",
+        "numpy",
+        "scipy",
+        "sympy",
+        "mpmath",
+        "networkx",
+        "pandas",
+        "jax",
+        "jaxlib",
+        "tensorflow",
+    )
+)
 #: Never traced, and never part of a snapshot.
 _OURS = frozenset({"unpatch", "msgspec"})
 
@@ -86,7 +101,7 @@ class _Audit:
     def __init__(self, orders: Orders, answers: AnswerWriter) -> None:
         self._orders = orders
         self._answers = answers
-        self._audited = audited_packages(orders.activation)
+        self._audited = orders.audited
         self._platforms = PLATFORMS - set(self._audited)
         self._tracer = Tracer(self._tell)
         self._seconds: dict[str, float] = {}
@@ -112,7 +127,12 @@ class _Audit:
             found = [one for one in map(_without_bookkeeping, found) if self._wanted(one)]
         with self._phase("looking for copies"):
             patches = [one for one in found if one.classed in ("patch", "dependency")]
-            places = [(id(value), name) for one in patches for name in (one.target, *one.aliases) for value in (one.old, one.new)]
+            places = [
+                (id(value), name)
+                for one in patches
+                for name in (one.target, *one.aliases)
+                for value in (one.old, one.new)
+            ]
             stale = holders([one.old for one in patches], places)
             copied = holders([one.new for one in patches], places)
         result = Audited(
@@ -156,7 +176,9 @@ class _Audit:
     def _tell(self, entry: Entry) -> None:
         if not entry.early:
             new = raw.describe(entry.new)
-            write = Write(entry.order, entry.kind, entry.target, new, entry.site, entry.package, entry.via, entry.traced_by)
+            write = Write(
+                entry.order, entry.kind, entry.target, new, entry.site, entry.package, entry.via, entry.traced_by
+            )
             self._answers.write(write)
 
     @contextmanager

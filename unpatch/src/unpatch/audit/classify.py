@@ -31,7 +31,11 @@ def what_it_does(kind: Kind, owner: str, old: Any, new: Any, traced: bool) -> Cl
 
 def unwritten(owner_package: str, new: Any) -> Class:
     """A change that neither a traced package nor a value of one explains: the target's own doing."""
-    return "self-patch" if new is not ABSENT and raw.is_code(new) and raw.top(raw.origin(new)) == owner_package else "noise"
+    return (
+        "self-patch"
+        if new is not ABSENT and raw.is_code(new) and raw.top(raw.origin(new)) == owner_package
+        else "noise"
+    )
 
 
 def blamed(what: Class, package: str, audited: frozenset[str]) -> Class:

@@ -30,7 +30,7 @@ def declaration(written: Written) -> Declaration | None:
     inner = written.new
     while type(inner) in (staticmethod, classmethod):
         inner = inner.__func__
-    if "FunctionWrapper" in type(inner).__name__ and raw.top(raw.class_module(type(inner))) == "wrapt":
+    if raw.is_wrapt(inner):
         return Declaration("wrapt", {"wrapper": raw.describe(inner).text})
     match written.via:
         case "mpat":

@@ -36,7 +36,7 @@ def holders(values: Iterable[Any], without: Iterable[Any] = ()) -> dict[int, tup
         if (id(value), where) not in places and copy not in kept and len(kept) < _MOST:
             kept.append(copy)
 
-    for name, module in sorted(list(sys.modules.items())):
+    for name, module in sorted(sys.modules.items()):
         if raw.is_module(module) and not name.startswith("unpatch"):
             for attribute, value in list(raw.module_dict(module).items()):
                 if id(value) in wanted and raw.origin(value) != name:

@@ -7,6 +7,7 @@ the package that its value comes from, or to the target itself.
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,12 +101,12 @@ class Join:
             old = change.old if not (change.old is ABSENT and first.inherited) else first.old
         elif entry.early:
             tags.append("before the snapshot")
-            taken_back = _now(entry) is not entry.new
+            taken_back = _now(entry) is not entry.new or _now(entry) is old
         elif owner is None:
             tags.append("not in the snapshot")
-            taken_back = _now(entry) is not entry.new
+            taken_back = _now(entry) is not entry.new or _now(entry) is old
         else:
-            taken_back = _holds(owner, entry) and _now(entry) is not entry.new
+            taken_back = _holds(owner, entry) or _now(entry) is not entry.new or _now(entry) is old
         if kind in ("add", "replace", "delete"):
             kind = "delete" if new is ABSENT else "add" if old is ABSENT else "replace"
         what = what_it_does(kind, owner.kind if owner is not None else "module", old, new, True)
@@ -134,7 +135,9 @@ class Join:
             old = raw.inherited(owner.object, change.name)
         noted = self._noted(change)
         what = what_it_does(kind, owner.kind, old, new, False)
-        tags = ("no writer",) if kind != "entry" or old is ABSENT or new is ABSENT else ("no writer", "replaces an entry")
+        tags = (
+            ("no writer",) if kind != "entry" or old is ABSENT or new is ABSENT else ("no writer", "replaces an entry")
+        )
         if noted is not None:
             return Found(
                 change.target, kind, blamed(what, noted.package, self._audited), what, noted.package, old, new,
@@ -156,10 +159,13 @@ class Join:
         candidates: list[tuple[Any, ...]] = [(change.new,), (raw.function_of(change.new),)]
         candidates.append(change.name if type(change.name) is tuple else (change.name,))
         for parts in candidates:
-            notes = [self._tracer.notes.get(id(part)) for part in parts if not raw.is_primitive(part)]
+            notes = [self._tracer.notes.get(id(part), []) for part in parts if not raw.is_primitive(part)]
             named = any(raw.top(raw.origin(part)) not in ("builtins", "") for part in parts)
-            if named and notes and None not in notes and notes[0].package != change.owner.package:  # type: ignore[union-attr]
-                return notes[0]
+            if named and notes and all(notes):
+                foreign = [note for note in notes[0] if note.package != change.owner.package]
+                if foreign:
+                    called = [note for note in foreign if note.home and change.owner.path.startswith(f"{note.home}.")]
+                    return _nearest(called or foreign, change.new)
         return None
 
     def _source(self, change: Change) -> str | None:
@@ -198,7 +204,7 @@ class Join:
                 continue
             short = operator.partition("::")[2]
             note = next(
-                (self._tracer.notes[name] for name in (operator, short, operator.partition(".")[0], short.partition(".")[0])
+                (self._tracer.notes[name][0] for name in (operator, short, operator.partition(".")[0], short.partition(".")[0])
                  if name in self._tracer.notes), None,
             )  # fmt: skip
             package = note.package if note is not None else min(self._audited, default="")
@@ -207,6 +213,14 @@ class Join:
                 f"{operator}/{key}", "kernel", blamed("registration", package, self._audited), "registration", package,
                 was, where, None, note.site if note is not None else None, tags=tags,
             )  # fmt: skip
+
+
+def _nearest(notes: list[Note], value: Any) -> Note:
+    """Of several calls with the same argument the one that decorates `value`, else the first."""
+    inner = raw.function_of(value)
+    line = inner.__code__.co_firstlineno if type(inner) is types.FunctionType else 0
+    home = raw.origin(value)
+    return next((note for note in notes if (note.site.module, note.site.line) == (home, line)), notes[0])
 
 
 def _kind(change: Change) -> Kind:

@@ -18,7 +18,7 @@ from unpatch.audit.records import Value
 ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda self: "<absent>"})()
 
 _class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
-_module_dict: Callable[[types.ModuleType], dict[str, Any]] = types.ModuleType.__dict__["__dict__"].__get__
+_module_dict: Any = types.ModuleType.__dict__["__dict__"].__get__  # type: ignore[index]
 _bases: Callable[[type], tuple[type, ...]] = type.__dict__["__bases__"].__get__
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
@@ -113,7 +113,7 @@ def function_of(value: object) -> object:
             value = value.__func__
         elif type(value) in (functools.partial, functools.partialmethod):
             value = value.func  # type: ignore[attr-defined]
-        elif any(kind.__name__ in _PROXIES and top(class_module(kind)) == "wrapt" for kind in _mro(type(value))):
+        elif is_wrapt(value):
             try:
                 value = object.__getattribute__(value, "_self_wrapper")
             except AttributeError:
@@ -123,7 +123,13 @@ def function_of(value: object) -> object:
     return value
 
 
-_PROXIES = {"FunctionWrapper", "BoundFunctionWrapper", "_FunctionWrapperBase"}
+def is_wrapt(value: object) -> bool:
+    """A function wrapped by wrapt, whose native module says `_wrappers` of its classes."""
+    return any(
+        kind.__name__ in ("FunctionWrapper", "_FunctionWrapperBase")
+        and top(class_module(kind)) in ("wrapt", "_wrappers")
+        for kind in _mro(type(value))
+    )
 
 
 def is_primitive(value: object) -> bool:
@@ -133,14 +139,14 @@ def is_primitive(value: object) -> bool:
     return type(value) in _PRIMITIVE
 
 
-def same(old: object, new: object) -> bool:
+def same(old: Any, new: Any) -> bool:
     """The same object, plain data that is equal, or tuples of the same things."""
     if old is new:
         return True
     if type(old) is not type(new):
         return False
     if type(old) is tuple:
-        return len(old) == len(new) and all(map(same, old, new))  # type: ignore[arg-type]
+        return len(old) == len(new) and all(map(same, old, new))
     return is_primitive(old) and is_primitive(new) and old == new
 
 
@@ -210,11 +216,12 @@ def describe(value: object) -> Value:
     if type(inner) is types.FunctionType:
         text = f"{_of(inner.__globals__.get('__name__'))}.{inner.__qualname__}"
         text = text if value is inner else f"{kind} of {text}"
-        return Value(text, f"{short(inner.__code__.co_filename)}:{inner.__code__.co_firstlineno}", package)
+        defined = f"{short(inner.__code__.co_filename)}:{inner.__code__.co_firstlineno}"
+        return Value(text, defined, package, importable(value))
     if type(inner) is types.CodeType:
         return Value(f"code of {inner.co_qualname}", f"{short(inner.co_filename)}:{inner.co_firstlineno}", package)
     if is_class(inner):
-        return Value(f"class {class_path(inner)}", class_module(inner), package)  # type: ignore[arg-type]
+        return Value(f"class {class_path(inner)}", class_module(inner), package, importable(value))  # type: ignore[arg-type]
     if is_module(inner):
         name = module_name(inner)  # type: ignore[arg-type]
         return Value(f"module {name}", name, package)
@@ -228,6 +235,16 @@ def describe(value: object) -> Value:
     if type(inner) in (tuple, list, set, frozenset, dict, collections.OrderedDict):
         return Value(f"{kind} of {len(inner)}", origin(inner), package)  # type: ignore[arg-type]
     return Value(f"a {class_path(type(inner))}", class_module(type(inner)), package)
+
+
+def importable(value: object) -> str:
+    """`module:name` under which the module that a value comes from has it, or nothing."""
+    home = origin(value)
+    module = sys.modules.get(home)
+    for name, found in list(module_dict(module).items()) if module is not None and is_module(module) else ():
+        if found is value:
+            return f"{home}:{name}"
+    return ""
 
 
 def key_text(key: object) -> str:
@@ -254,6 +271,8 @@ def stack_of(frame: types.FrameType | None, limit: int = 20) -> Iterator[types.F
     """Frames from `frame` outwards, without the import system's and our own."""
     while frame is not None and limit:
         name = frame.f_globals.get("__name__")
+        if name == "unpatch.audit.activate":
+            return  # from here on outwards it is us
         if not (type(name) is str and (name.startswith(("importlib", "unpatch.audit")) or "frozen" in name)):
             yield frame
             limit -= 1

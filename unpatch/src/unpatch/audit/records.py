@@ -11,9 +11,9 @@ from msgspec import Struct
 
 #: What a write does. `code`: the inside of a function (`__code__`, `__defaults__`, `__kwdefaults__`, a closure's cell).
 Kind = Literal["replace", "add", "delete", "entry", "code", "bases", "state", "kernel"]
-#: `patch`: foreign behaviour replaced or deleted · `addition`: something new put beside it · `registration`: an entry or a kernel
-#: that the target's own extension point takes · `self-patch`: the target wrote itself · `dependency`: written by another package
-#: than the audited one · `noise`: caches and counters of the target, and writes that were taken back.
+#: `patch`: foreign behaviour replaced or deleted · `addition`: something new put beside it · `registration`: an entry or a
+#: kernel that the target's own extension point takes · `self-patch`: the target wrote itself · `dependency`: written by
+#: another package than the audited one · `noise`: caches and counters of the target, and writes that were taken back.
 Class = Literal["patch", "addition", "registration", "self-patch", "dependency", "noise"]
 CLASSES: tuple[Class, ...] = ("patch", "addition", "registration", "dependency", "self-patch", "noise")
 #: What is listed by default: whatever a package other than the target did and left.
@@ -24,6 +24,7 @@ class Activation(Struct, frozen=True):
     """What sets a package's patches off, in this order: environment variables, an import or a script, calls."""
 
     target: str  #: a module, or the path of a script
+    then: tuple[str, ...] = ()  #: further modules to import, in this order
     calls: tuple[str, ...] = ()  #: `pkg.fn()`, evaluated where `pkg` is imported
     environment: dict[str, str] = {}
 
@@ -38,6 +39,7 @@ class Orders(Struct, frozen=True):
     mode: Literal["learn", "audit"]
     activation: Activation
     answers: str  #: path of the file to answer in
+    audited: tuple[str, ...] = ()  #: top-level packages whose writes are looked for
     cache: str = ""  #: folder of rewritten code; empty: none is kept
     on: tuple[str, ...] = ()  #: packages whose writes are of interest; empty: all
     learned: tuple[str, ...] = ()  #: modules that the activation loads, in the order in which they are loaded
@@ -49,6 +51,7 @@ class Value(Struct, frozen=True):
     text: str
     defined: str = ""  #: `file:line` of its source, or its module
     package: str = ""  #: top-level package that it comes from
+    importable: str = ""  #: `module:name` under which its own module has it
 
 
 class Site(Struct, frozen=True):

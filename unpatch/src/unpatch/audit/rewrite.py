@@ -12,12 +12,11 @@ from typing import Any
 #: What traced modules call; the name ends in underscores so that no class mangles it.
 TRACER = "__unpatch__"
 #: Counts up whenever the output changes: rewritten code is cached.
-VERSION = 1
+VERSION = 2
 
-_MUTATORS = frozenset(
-    "update setdefault pop popitem clear append extend insert remove add discard appendleft move_to_end __setitem__ "
-    "__delitem__".split()
-)
+_CHANGES_MAPPING = ("update", "setdefault", "pop", "popitem", "clear", "move_to_end", "__setitem__", "__delitem__")
+_CHANGES_ITEMS = ("append", "extend", "insert", "remove", "add", "discard", "appendleft")
+_MUTATORS = frozenset(_CHANGES_MAPPING + _CHANGES_ITEMS)
 _SETTERS = frozenset({"__setattr__", "__delattr__"})
 _BUILTINS = frozenset({"setattr", "delattr"})
 _REGISTERING = frozenset({"pickle", "impl", "define", "fallback"})
@@ -40,19 +39,19 @@ class _Rewriter(ast.NodeTransformer):
         self._temporaries = 0
 
     # -------------------------------------------------------------------------------------- scopes
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self._classes.append(node.name)
         self.generic_visit(node)
         self._classes.pop()
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if any(_last_name(decorator) in _COMPILED for decorator in node.decorator_list):
             return node
         return self.generic_visit(node)
 
     # -------------------------------------------------------------------------------------- statements
-    def visit_Assign(self, node: ast.Assign) -> Any:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> Any:
         self.generic_visit(node)
         if not any(map(self._traced_in, node.targets)):
             return node
@@ -60,13 +59,13 @@ class _Rewriter(ast.NodeTransformer):
             return self._store(node.targets[0], node.value)
         return self._unpacked(node.targets, node.value, node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         self.generic_visit(node)
         if node.value is None or not self._traced(node.target):
             return node
         return self._store(node.target, node.value)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         self.generic_visit(node)
         target = node.target
         if not self._traced(target):
@@ -95,7 +94,7 @@ class _Rewriter(ast.NodeTransformer):
             _forget(used, node),
         ]
 
-    def visit_Delete(self, node: ast.Delete) -> Any:  # noqa: N802
+    def visit_Delete(self, node: ast.Delete) -> Any:
         self.generic_visit(node)
         if not any(map(self._traced, node.targets)):
             return node
@@ -104,7 +103,7 @@ class _Rewriter(ast.NodeTransformer):
             for target in node.targets
         ]
 
-    def visit_For(self, node: ast.For) -> Any:  # noqa: N802
+    def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)
         if self._traced_in(node.target):
             name = self._temporary()
@@ -112,7 +111,7 @@ class _Rewriter(ast.NodeTransformer):
             node.target = ast.copy_location(ast.Name(name, ast.Store()), node.target)
         return node
 
-    def visit_With(self, node: ast.With) -> Any:  # noqa: N802
+    def visit_With(self, node: ast.With) -> Any:
         self.generic_visit(node)
         for item in node.items:
             if item.optional_vars is not None and self._traced_in(item.optional_vars):
@@ -122,7 +121,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     # -------------------------------------------------------------------------------------- calls
-    def visit_Call(self, node: ast.Call) -> Any:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> Any:
         self.generic_visit(node)
         name = _last_name(node.func)
         if isinstance(node.func, ast.Attribute) and name in _MUTATORS | _SETTERS:
@@ -130,6 +129,7 @@ class _Rewriter(ast.NodeTransformer):
         elif isinstance(node.func, ast.Name) and name in _BUILTINS:
             node.func = self._call("setter", [node.func], node.func)
         elif name.lstrip("_").startswith("register") or name in _REGISTERING:
+            node.func = self._call("registering", [node.func], node.func)
             node.args = [
                 arg if isinstance(arg, ast.Starred) or _is_plain(arg, name) else self._call("note", [arg], arg)
                 for arg in node.args

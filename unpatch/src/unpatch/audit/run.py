@@ -50,8 +50,9 @@ def audit(
         AuditError: there is no such module or script.
     """
     _check(activation)
+    audited = audited_packages(activation)
     with tempfile.TemporaryDirectory(prefix="unpatch-audit-") as folder:
-        passes = _Passes(Path(folder), activation, on, timeout, _cache_folder() if cache else "", progress)
+        passes = _Passes(Path(folder), activation, audited, on, timeout, _cache_folder() if cache else "", progress)
         started = time.monotonic()
         learned, died = passes.run("learn", ())
         took = round(time.monotonic() - started, 3)
@@ -60,9 +61,7 @@ def audit(
     done = next((answer for answer in answers if isinstance(answer, Audited)), None)
     if done is None:
         writes = [answer for answer in answers if isinstance(answer, Write)]
-        return AuditResult(
-            activation, on, audited_packages(activation), {}, _unjoined(writes, audited_packages(activation)), died, False
-        )
+        return AuditResult(activation, on, audited, {}, _unjoined(writes, audited), died, False)
     return AuditResult(
         activation, on, done.packages, done.versions, done.findings, done.error, True, done.places, done.unloaded,
         {"learning which modules are loaded": took, **done.seconds},
@@ -75,7 +74,9 @@ def _check(activation: Activation) -> None:
             raise AuditError(f"There is no script {activation.target}; give the path of a Python file, or a module.")
         return
     if not re.fullmatch(r"\w+(\.\w+)*", activation.target):
-        raise AuditError(f"{activation.target!r} is no module and no script; give a dotted name, or a path that ends in .py.")
+        raise AuditError(
+            f"{activation.target!r} is no module and no script; give a dotted name, or a path that ends in .py."
+        )
     top = activation.target.partition(".")[0]
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -85,11 +86,12 @@ def _check(activation: Activation) -> None:
 
 class _Passes:
     def __init__(
-        self, folder: Path, activation: Activation, on: tuple[str, ...], timeout: float, cache: str,
-        progress: Callable[[str], None],
+        self, folder: Path, activation: Activation, audited: tuple[str, ...], on: tuple[str, ...], timeout: float,
+        cache: str, progress: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._folder = folder
         self._activation = activation
+        self._audited = audited
         self._on = on
         self._timeout = timeout
         self._cache = cache
@@ -98,7 +100,7 @@ class _Passes:
     def run(self, mode: Literal["learn", "audit"], learned: tuple[str, ...]) -> tuple[list[object], str]:
         """The answers of one process, and how it died if it did."""
         answers = self._folder / f"{mode}.jsonl"
-        orders = Orders(mode, self._activation, str(answers), self._cache, self._on, learned)
+        orders = Orders(mode, self._activation, str(answers), self._audited, self._cache, self._on, learned)
         file = write_whole(self._folder / f"{mode}.json", msgspec.json.encode(orders))
         errors = self._folder / f"{mode}.stderr"
         with open(errors, "wb") as stderr:

@@ -1,4 +1,4 @@
-"""A snapshot of what modules, classes, functions, registries and operator objects contain, by identity, and what has changed since.
+"""A snapshot of what modules, classes, functions, registries and singletons contain, by identity, and what has changed since.
 
 Everything is held by a strong reference, so that no address is used twice. What is compared later are the very owners that were
 seen first: whatever is loaded in between belongs to nobody's past.
@@ -6,6 +6,7 @@ seen first: whatever is loaded in between belongs to nobody's past.
 
 from __future__ import annotations
 
+import ast
 import collections
 import signal
 import sys
@@ -16,17 +17,41 @@ from typing import Any, Literal
 
 from unpatch.audit import raw
 from unpatch.audit.raw import ABSENT
+from unpatch.audit.rewrite import TRACER
 
 OwnerKind = Literal["module", "class", "function", "mapping", "sequence", "set", "instance", "state"]
 
 #: Names that the import system and the class machinery write by themselves.
 _MODULE_NAMES = frozenset(
-    "__builtins__ __warningregistry__ __cached__ __spec__ __loader__ __file__ __path__ __annotations__ __unpatch__".split()
+    (
+        "__builtins__",
+        "__warningregistry__",
+        "__cached__",
+        "__spec__",
+        "__loader__",
+        "__file__",
+        "__path__",
+        "__annotations__",
+        TRACER,
+    )
 )
-_CLASS_NAMES = frozenset(
-    "__dict__ __weakref__ _abc_impl __abstractmethods__ __annotations__ __doc__ __static_attributes__ __firstlineno__ "
-    "__parameters__ __orig_bases__ __slotnames__ __signature__ __subclasshook__ __pkl_cache__".split()
+_CLASS_MACHINERY = (
+    "__dict__",
+    "__weakref__",
+    "_abc_impl",
+    "__abstractmethods__",
+    "__annotations__",
+    "__subclasshook__",
 )
+_CLASS_CACHES = (
+    "__doc__",
+    "__firstlineno__",
+    "__static_attributes__",
+    "__parameters__",
+    "__orig_bases__",
+    "__slotnames__",
+)
+_CLASS_NAMES = frozenset((*_CLASS_MACHINERY, *_CLASS_CACHES, "__signature__"))
 _INNER = ("__code__", "__defaults__", "__kwdefaults__")
 _INSTANCE_DEPTH = 3
 _LARGE = 20_000  #: entries; a larger container is data, not a registry
@@ -38,11 +63,19 @@ class Owner:
     """Something that can be written to, and what it contained."""
 
     kind: OwnerKind
-    path: str
+    names: list[str]  #: dotted paths that lead here
     package: str
     object: Any
     contents: Any
     extra: Any = None  #: bases of a class, class of a module
+
+    @property
+    def path(self) -> str:
+        """The path of the module that defines it; other modules may have imported it."""
+        if len(self.names) > 1:
+            self.names = [next(filter(_is_definition, self.names), self.names[0])]
+            self.package = raw.top(self.names[0])
+        return self.names[0]
 
 
 @dataclass(eq=False)
@@ -83,12 +116,12 @@ class Snapshot:
         self._states = {**_python_states(), **(states or {})}
         self.owners: dict[int, Owner] = {}
         self.modules: frozenset[str] = frozenset(sys.modules)
-        for name, module in sorted(list(sys.modules.items()), key=lambda item: (item[0].count("."), item[0])):
+        for name, module in sorted(sys.modules.items(), key=lambda item: (item[0].count("."), item[0])):
             if self._foreign(name) and raw.is_module(module):
                 self._module(name, module)
         self._container("sys.modules", "sys", sys.modules)
         for name, read in self._states.items():
-            self._add(Owner("state", name, raw.top(name), read, _read(read)))
+            self._add(Owner("state", [name], raw.top(name), read, _read(read)))
 
     @property
     def places(self) -> int:
@@ -108,7 +141,7 @@ class Snapshot:
     # -------------------------------------------------------------------------------------- taking it
     def _module(self, name: str, module: Any) -> None:
         names = raw.module_dict(module)
-        owner = Owner("module", name, raw.top(name), module, dict(names), type(module))
+        owner = Owner("module", [name], raw.top(name), module, dict(names), type(module))
         if not self._add(owner):
             return
         self.owners[id(names)] = owner
@@ -136,7 +169,7 @@ class Snapshot:
 
     def _class(self, kind: type) -> None:
         path = raw.class_path(kind)
-        owner = Owner("class", path, raw.top(path), kind, dict(raw.class_dict(kind)), raw.bases(kind))
+        owner = Owner("class", [path], raw.top(path), kind, dict(raw.class_dict(kind)), raw.bases(kind))
         if not self._add(owner):
             return
         for name, value in owner.contents.items():
@@ -147,18 +180,21 @@ class Snapshot:
         home = raw.origin(function)
         if raw.top(home) == package:
             path = f"{home}.{function.__qualname__}"
-        owner = Owner("function", path, package, function, _inside(function))
+        owner = Owner("function", [path], package, function, _inside(function))
         if self._add(owner):
-            for cell in function.__closure__ or ():
+            # The registry of a singledispatch function lies in a cell of a function in a cell.
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
                 value = _cell(cell)
-                if _is_container(value):  # the registry of a singledispatch function lies in such a cell
-                    self._container(f"{path}.<registry>", package, value)
+                if _is_container(value):
+                    self._container(f"{path}.<{name}>", package, value)
+                elif type(value) is types.FunctionType:
+                    self._function(value, path, package)
 
     def _instance(self, path: str, package: str, value: Any, depth: int) -> None:
         names = raw.instance_dict(value)
         if names is None or depth >= _INSTANCE_DEPTH or len(names) > _LARGE:
             return
-        owner = Owner("instance", path, package, value, dict(names))
+        owner = Owner("instance", [path], package, value, dict(names))
         if self._add(owner):
             self.owners[id(names)] = owner
             for name, item in owner.contents.items():
@@ -168,7 +204,11 @@ class Snapshot:
     def _container(self, path: str, package: str, value: Any) -> None:
         if len(value) <= _LARGE:
             kind: OwnerKind = "mapping" if raw.is_a(value, dict) else "set" if raw.is_a(value, set) else "sequence"
-            self._add(Owner(kind, path, package, value, _copy(value)))
+            known = self.owners.get(id(value))
+            if known is not None:
+                known.names.append(path)
+                return
+            self._add(Owner(kind, [path], package, value, _copy(value)))
 
     # -------------------------------------------------------------------------------------- comparing it
     def changes(self) -> Iterator[Change]:
@@ -241,6 +281,20 @@ def _of_entries(owner: Owner, now: list[tuple[Any, Any]]) -> Iterator[Change]:
 def _is_submodule(owner: Owner, change: Change) -> bool:
     """What the import system does when a submodule is imported, or a lazy module when it is asked."""
     return raw.is_module(change.new) and raw.module_name(change.new).startswith(f"{owner.path}.")
+
+
+def _is_definition(path: str) -> bool:
+    """Whether the module of `module.name` does more with the name than import it."""
+    module, _, name = path.rpartition(".")
+    file = raw.module_dict(sys.modules[module]).get("__file__") if module in sys.modules else None
+    if type(file) is not str or not file.endswith(".py"):
+        return True  # of a native module, or an attribute of a class
+    try:
+        with open(file, "rb") as source:
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError):
+        return False
+    return any(type(node) is ast.Name and node.id == name and type(node.ctx) is ast.Store for node in ast.walk(tree))
 
 
 def _is_container(value: Any) -> bool:

@@ -68,6 +68,7 @@ class Note:
     value: Any
     site: Site
     package: str
+    home: str  #: module of that function
 
 
 class Tracer:
@@ -84,12 +85,13 @@ class Tracer:
         suppress: Callable[[str, str, Any], bool] | None = None,
     ) -> None:
         self.entries: list[Entry] = []
-        self.notes: dict[Any, Note] = {}
+        self.notes: dict[Any, list[Note]] = {}
         self.early = True  #: no snapshot is taken yet
         self.find_owner: Callable[[object], OwnerLike | None] = lambda value: None
         self._tell = tell
         self._suppress = suppress
         self._busy = threading.local()
+        self._registering: Any = None
 
     # -------------------------------------------------------------------------------------- called by rewritten code
     def set(self, value: Any, owner: Any, name: str, line: int) -> None:
@@ -110,9 +112,11 @@ class Tracer:
 
     def setter(self, function: Any, line: int) -> Any:
         """`setattr`, `delattr`, `object.__setattr__` and their kind, as they were written."""
-        if function is builtins.setattr or function is builtins.delattr:
-            bound = ABSENT
-        elif type(function) is types.WrapperDescriptorType:  # object.__setattr__
+        if (
+            function is builtins.setattr
+            or function is builtins.delattr
+            or type(function) is types.WrapperDescriptorType
+        ):
             bound = ABSENT
         elif type(function) is types.MethodWrapperType:  # X.__setattr__
             bound = function.__self__
@@ -135,12 +139,19 @@ class Tracer:
             return function
         return lambda *arguments, **named: self._mutate(owner, function, arguments, named, line)
 
+    def registering(self, function: Any, line: int) -> Any:
+        """A function that registers its arguments, which are noted next."""
+        self._registering = function
+        return function
+
     def note(self, value: Any, line: int) -> Any:
         """An argument of a function that registers it somewhere."""
         if raw.is_class(value) or type(raw.function_of(value)) is types.FunctionType or type(value) in (tuple, str):
             frame = sys._getframe(1)
             key = value if type(value) is str else id(value)
-            self.notes[key] = Note(value, _site(frame, line), raw.top(_name(frame)))
+            self.notes.setdefault(key, []).append(
+                Note(value, _site(frame, line), raw.top(_name(frame)), raw.origin(self._registering))
+            )
         return value
 
     # -------------------------------------------------------------------------------------- called by the interpreter
@@ -169,8 +180,10 @@ class Tracer:
             known = self.find_owner(owner)
             if known is None or known.kind not in ("instance", "module"):
                 return write()
-            found = ("replace", f"{known.path}.{name}")
-        kind, target = found
+            kind: Kind = "replace"
+            target = f"{known.path}.{name}"
+        else:
+            kind, target = found
         if not _foreign(target, frame) or (self.find_owner(owner) is None and not _reachable(owner)):
             return write()
         if raw.is_class(owner) and raw.top(_name(frame)) in raw.base_packages(owner):
@@ -203,10 +216,9 @@ class Tracer:
         if self._left_undone(target, frame, value):
             return None
         if known.kind == "sequence":
-            before = list.__iter__(owner)
-            was = {id(item) for item in before}
+            was = set(_contents(owner))
             write()
-            for item in list(list.__iter__(owner)):
+            for item, _ in _contents(owner).values():
                 if id(item) not in was:
                     self._record("entry", known.object, id(item), target, ABSENT, item, frame, line, "source")
             return None
@@ -298,11 +310,15 @@ def _reachable(owner: Any) -> bool:
     if raw.is_module(owner):
         return True
     home, names = (
-        (raw.class_module(owner), owner.__qualname__) if raw.is_class(owner) else (raw.origin(owner), owner.__qualname__)
+        (raw.class_module(owner), owner.__qualname__)
+        if raw.is_class(owner)
+        else (raw.origin(owner), owner.__qualname__)
     )
     place: Any = sys.modules.get(home, ABSENT)
     for part in names.split("."):
-        inside = raw.module_dict(place) if raw.is_module(place) else raw.class_dict(place) if raw.is_class(place) else {}
+        inside = (
+            raw.module_dict(place) if raw.is_module(place) else raw.class_dict(place) if raw.is_class(place) else {}
+        )
         place = inside.get(part, ABSENT)
         place = place if raw.is_class(place) else raw.function_of(place)
     while place is not owner:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import gc
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from unpatch.audit import raw
 from unpatch.audit.records import Copy
 
 _MOST = 50  #: holders of one value that are listed
+_LARGE = 10_000  #: entries of a mapping, above which it is no class and no instance
 
 
 def holders(values: Iterable[Any], without: Iterable[Any] = ()) -> dict[int, tuple[Copy, ...]]:
@@ -44,24 +45,19 @@ def holders(values: Iterable[Any], without: Iterable[Any] = ()) -> dict[int, tup
     defaults: dict[int, Any] = {}
     for referrer in gc.get_referrers(*wanted.values()):
         kind = type(referrer)
-        if raw.is_class(referrer):
-            for attribute, value in raw.class_dict(referrer).items():
-                if id(value) in wanted:
-                    add(value, f"{raw.class_path(referrer)}.{attribute}", raw.class_module(referrer))
-        elif kind in (tuple, types.CellType):
+        if kind in (tuple, types.CellType) or (kind is dict and len(referrer) <= _LARGE):
             defaults[id(referrer)] = referrer
         elif kind is types.MethodType:
             if id(referrer.__func__) in wanted:
                 add(referrer.__func__, "a bound method", raw.origin(referrer))
-        elif raw.top(raw.class_module(kind)) == "unpatch":
-            continue
-        elif kind is not dict and raw.instance_dict(referrer) is not None:
-            for attribute, value in list((raw.instance_dict(referrer) or {}).items()):
-                if id(value) in wanted and not raw.is_module(referrer):
-                    path = raw.class_path(kind)
-                    add(value, f"an instance of {path}: .{attribute}", raw.class_module(kind))
+        else:
+            _of_attributes(referrer, wanted, add)
     for holder in gc.get_referrers(*defaults.values()) if defaults else ():
-        if type(holder) is types.FunctionType:
+        if raw.is_class(holder):
+            for attribute, value in raw.class_dict(holder).items():
+                if id(value) in wanted and raw.origin(value) != raw.class_module(holder):
+                    add(value, f"{raw.class_path(holder)}.{attribute}", raw.class_module(holder))
+        elif type(holder) is types.FunctionType:
             name = f"{raw.origin(holder)}.{holder.__qualname__}"
             for value in holder.__defaults__ or ():
                 if id(value) in wanted:
@@ -74,7 +70,19 @@ def holders(values: Iterable[Any], without: Iterable[Any] = ()) -> dict[int, tup
                         if id(value) in wanted:
                             where = f"the closure of {raw.origin(function)}.{function.__qualname__}"
                             add(value, where, raw.origin(function))
+        else:
+            _of_attributes(holder, wanted, add)
     return {identity: tuple(copies) for identity, copies in found.items()}
+
+
+def _of_attributes(holder: Any, wanted: dict[int, Any], add: Callable[[Any, str, str], None]) -> None:
+    """What an instance has among its attributes."""
+    kind = type(holder)
+    if raw.is_module(holder) or kind is types.FunctionType or raw.top(raw.class_module(kind)) == "unpatch":
+        return
+    for attribute, value in list((raw.instance_dict(holder) or {}).items()):
+        if id(value) in wanted:
+            add(value, f"an instance of {raw.class_path(kind)}: .{attribute}", raw.class_module(kind))
 
 
 def _contents(cell: Any) -> Any:

@@ -20,6 +20,9 @@ ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda self: "<absent>"})()
 _class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 _module_dict: Any = types.ModuleType.__dict__["__dict__"].__get__  # type: ignore[index]
 _bases: Callable[[type], tuple[type, ...]] = type.__dict__["__bases__"].__get__
+_name: Callable[[type], str] = type.__dict__["__name__"].__get__
+_qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__
+_flags: Callable[[type], int] = type.__dict__["__flags__"].__get__
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 _PRIMITIVE = (str, int, float, bool, bytes, complex, type(None), type(Ellipsis))
@@ -90,11 +93,15 @@ def class_module(kind: type) -> str:
     name = _class_dict(kind).get("__module__")
     if type(name) is str:
         return name
-    return "builtins" if not kind.__flags__ & (1 << 9) else ""  # Py_TPFLAGS_HEAPTYPE: a static type says nothing
+    return "builtins" if not _flags(kind) & (1 << 9) else ""  # Py_TPFLAGS_HEAPTYPE: a static type says nothing
+
+
+def class_qualname(kind: type) -> str:
+    return _qualname(kind)
 
 
 def class_path(kind: type) -> str:
-    return f"{class_module(kind)}.{kind.__qualname__}"
+    return f"{class_module(kind)}.{_qualname(kind)}"
 
 
 def top(name: str) -> str:
@@ -126,8 +133,7 @@ def function_of(value: object) -> object:
 def is_wrapt(value: object) -> bool:
     """A function wrapped by wrapt, whose native module says `_wrappers` of its classes."""
     return any(
-        kind.__name__ in ("FunctionWrapper", "_FunctionWrapperBase")
-        and top(class_module(kind)) in ("wrapt", "_wrappers")
+        _name(kind) in ("FunctionWrapper", "_FunctionWrapperBase") and top(class_module(kind)) in ("wrapt", "_wrappers")
         for kind in _mro(type(value))
     )
 
@@ -212,7 +218,7 @@ def describe(value: object) -> Value:
     """A value in words."""
     package = top(origin(value))
     inner = function_of(value)
-    kind = type(value).__name__
+    kind = _name(type(value))
     if type(inner) is types.FunctionType:
         text = f"{_of(inner.__globals__.get('__name__'))}.{inner.__qualname__}"
         text = text if value is inner else f"{kind} of {text}"

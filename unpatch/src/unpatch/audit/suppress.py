@@ -91,7 +91,7 @@ class Suppression:
         self.left_out: set[PatchId] = set()
         self._warn = warn
         self._targets = {(id.target, id.writer): id for id in ids if id.traced}
-        self._values: dict[tuple[int, str], tuple[object, PatchId]] = {}
+        self._aliases: dict[tuple[int, int, str], tuple[object, object, PatchId]] = {}
         self._writers = {id.writer for id in ids if id.traced}
         self.tracer = Tracer(suppress=self._left_out)
         self.tracer.find_owner = self._owner
@@ -116,16 +116,16 @@ class Suppression:
             "written. Copies that were taken meanwhile remain; a verdict that rests on this is weaker."
         )
 
-    def _left_out(self, target: str, module: str, value: Any) -> bool:
-        id = self._targets.get((target, module))
-        if id is None:
-            kept = self._values.get((_identity(value), module))
-            id = kept[1] if kept is not None and kept[0] is value else None
-        if id is None:
+    def _left_out(self, target: str, module: str, old: Any, new: Any) -> bool:
+        chosen = self._targets.get((target, module))
+        alias = (id(old), id(new), module)
+        if chosen is None and alias in self._aliases:
+            chosen = self._aliases[alias][2]
+        if chosen is None:
             return False
-        if raw.is_code(value):
-            self._values[_identity(value), module] = (value, id)  # its aliases too
-        self.left_out.add(id)
+        if raw.is_code(old) and raw.is_code(new):
+            self._aliases[alias] = (old, new, chosen)  # both held, so that no address is used twice
+        self.left_out.add(chosen)
         return True
 
     def _owner(self, value: object) -> Any:
@@ -146,10 +146,6 @@ class Suppression:
             if names is value and not raw.is_class(found):
                 return _Owner("module", path, found)
         return None
-
-
-def _identity(value: object) -> int:
-    return id(value)
 
 
 @dataclass(frozen=True)

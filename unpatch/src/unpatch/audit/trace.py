@@ -76,13 +76,13 @@ class Tracer:
 
     Args:
         tell: called with each entry as it is made.
-        suppress: asked with a target and the module that writes it; True leaves the write undone.
+        suppress: asked with a target, the module that writes it, what is there and what would be; True leaves it undone.
     """
 
     def __init__(
         self,
         tell: Callable[[Entry], None] = lambda entry: None,
-        suppress: Callable[[str, str, Any], bool] | None = None,
+        suppress: Callable[[str, str, Any, Any], bool] | None = None,
     ) -> None:
         self.entries: list[Entry] = []
         self.notes: dict[Any, list[Note]] = {}
@@ -188,9 +188,9 @@ class Tracer:
             return write()
         if raw.is_class(owner) and raw.top(_name(frame)) in raw.base_packages(owner):
             return write()  # a class method of the writer, called on somebody's subclass
-        if self._left_undone(target, frame, value):
-            return None
         old = _read(owner, name)
+        if self._left_undone(target, frame, old, value):
+            return None
         inherited = old is ABSENT and raw.is_class(owner) and raw.inherited(owner, name) is not ABSENT
         before = getattr(self._busy, "on", False)
         self._busy.on = True
@@ -213,7 +213,7 @@ class Tracer:
         target = _item_target(known, key)
         if not _foreign(str(key) if owner is sys.modules else known.path, frame):
             return write()
-        if self._left_undone(target, frame, value):
+        if self._left_undone(target, frame, ABSENT, value):
             return None
         if known.kind == "sequence":
             was = set(_contents(owner))
@@ -252,11 +252,11 @@ class Tracer:
         """The arguments of a mutating method less what is to be left undone; True: nothing is left to do."""
         if method == "update":
             given = dict(*arguments, **named)
-            kept = {k: v for k, v in given.items() if not self._left_undone(_item_target(known, k), frame, v)}
+            kept = {k: v for k, v in given.items() if not self._left_undone(_item_target(known, k), frame, ABSENT, v)}
             return (kept,), {}, not kept
         key = arguments[0] if arguments else None
         value = arguments[-1] if arguments else ABSENT
-        return arguments, named, self._left_undone(_item_target(known, key), frame, value)
+        return arguments, named, self._left_undone(_item_target(known, key), frame, ABSENT, value)
 
     def _entry(self, known: OwnerLike, key: Any, old: Any, new: Any, frame: Any, line: int) -> None:
         target = _item_target(known, key)
@@ -267,8 +267,8 @@ class Tracer:
             name = id(key) if known.kind in ("sequence", "set") else key
             self._record("entry", known.object, name, target, old, new, frame, line, "source")
 
-    def _left_undone(self, target: str, frame: types.FrameType, value: Any) -> bool:
-        return self._suppress is not None and self._suppress(target, _name(_blamed(frame)[0]), value)
+    def _left_undone(self, target: str, frame: types.FrameType, old: Any, new: Any) -> bool:
+        return self._suppress is not None and self._suppress(target, _name(_blamed(frame)[0]), old, new)
 
     def _record(
         self, kind: Kind, owner: Any, name: Any, target: str, old: Any, new: Any, frame: types.FrameType, line: int,
@@ -309,11 +309,10 @@ def _reachable(owner: Any) -> bool:
     """
     if raw.is_module(owner):
         return True
-    home, names = (
-        (raw.class_module(owner), owner.__qualname__)
-        if raw.is_class(owner)
-        else (raw.origin(owner), owner.__qualname__)
-    )
+    if raw.is_class(owner):
+        home, names = raw.class_module(owner), raw.class_qualname(owner)
+    else:
+        home, names = raw.origin(owner), owner.__qualname__
     place: Any = sys.modules.get(home, ABSENT)
     for part in names.split("."):
         inside = (

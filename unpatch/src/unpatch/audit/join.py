@@ -6,6 +6,7 @@ the package that its value comes from, or to the target itself.
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -154,19 +155,30 @@ class Join:
 
     def _noted(self, change: Change) -> Note | None:
         """Who handed the value, or the whole key, to a registering function."""
-        if change.owner.kind not in ("mapping", "sequence", "set", "instance") or change.new is ABSENT:
+        if change.new is ABSENT:
             return None
-        candidates: list[tuple[Any, ...]] = [(change.new,), (raw.function_of(change.new),)]
-        candidates.append(change.name if type(change.name) is tuple else (change.name,))
-        for parts in candidates:
-            notes = [self._tracer.notes.get(id(part), []) for part in parts if not raw.is_primitive(part)]
-            named = any(raw.top(raw.origin(part)) not in ("builtins", "") for part in parts)
-            if named and notes and all(notes):
-                foreign = [note for note in notes[0] if note.package != change.owner.package]
-                if foreign:
-                    called = [note for note in foreign if note.home and change.owner.path.startswith(f"{note.home}.")]
-                    return _nearest(called or foreign, change.new)
-        return None
+        kind = change.owner.kind
+        if kind not in ("mapping", "sequence", "set", "state"):
+            return None  # an attribute may be written by anybody
+        value = self._notes_of((change.new,)) or self._notes_of((raw.function_of(change.new),))
+        key = self._notes_of(change.name if type(change.name) is tuple else (change.name,)) if kind == "mapping" else []
+        notes = [note for note in value or key if note.package != change.owner.package]
+        if not notes:
+            return None
+
+        def evidence(note: Note) -> tuple[bool, bool, bool]:
+            """Key and value were given; to a function of the registry's own module; it decorates the value."""
+            called = bool(note.home) and f"{change.owner.path}.".startswith(f"{note.home}.")
+            return any(note.site == other.site for other in key), called, _decorates(note, change.new)
+
+        best = max(notes, key=evidence)
+        return best if kind != "state" or evidence(best)[1] else None
+
+    def _notes_of(self, parts: tuple[Any, ...]) -> list[Note]:
+        """Calls that were given all these, of which one must be more than plain data."""
+        notes = [self._tracer.notes.get(id(part), []) for part in parts if not raw.is_primitive(part)]
+        named = any(raw.top(raw.origin(part)) not in ("builtins", "") for part in parts)
+        return notes[0] if named and notes and all(notes) else []
 
     def _source(self, change: Change) -> str | None:
         """The traced package that the new value, or its key, comes from."""
@@ -202,25 +214,27 @@ class Join:
             was = before.get((operator, key), ABSENT)
             if was == where:
                 continue
-            short = operator.partition("::")[2]
-            note = next(
-                (self._tracer.notes[name][0] for name in (operator, short, operator.partition(".")[0], short.partition(".")[0])
-                 if name in self._tracer.notes), None,
-            )  # fmt: skip
-            package = note.package if note is not None else min(self._audited, default="")
+            site = _registered_in(where)
+            package = raw.top(site.module) if site is not None else min(self._audited, default="")
             tags = ("no writer",) if was is ABSENT or operator not in operators else ("no writer", "replaces a kernel")
             yield Found(
                 f"{operator}/{key}", "kernel", blamed("registration", package, self._audited), "registration", package,
-                was, where, None, note.site if note is not None else None, tags=tags,
+                was, where, None, site, tags=tags,
             )  # fmt: skip
 
 
-def _nearest(notes: list[Note], value: Any) -> Note:
-    """Of several calls with the same argument the one that decorates `value`, else the first."""
+def _decorates(note: Note, value: Any) -> bool:
+    """Whether the call stands in the line in which the definition of a function begins: that of its first decorator."""
     inner = raw.function_of(value)
     line = inner.__code__.co_firstlineno if type(inner) is types.FunctionType else 0
-    home = raw.origin(value)
-    return next((note for note in notes if (note.site.module, note.site.line) == (home, line)), notes[0])
+    return (note.site.module, note.site.line) == (raw.origin(value), line)
+
+
+def _registered_in(where: str) -> Site | None:
+    """The Python source that registered a kernel, as the dispatcher says it."""
+    found = re.match(r"registered at (.+\.py):(\d+)", where)
+    module = raw.module_of_file(found[1]) if found else ""
+    return Site(raw.short(found[1]), int(found[2]), module) if found and module else None
 
 
 def _kind(change: Change) -> Kind:

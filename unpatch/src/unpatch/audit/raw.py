@@ -175,7 +175,7 @@ def origin(value: object) -> str:
         name = value.__globals__.get("__name__")
         return name if type(name) is str else ""
     if type(value) is types.CodeType:
-        return _module_of_file(value.co_filename)
+        return module_of_file(value.co_filename)
     if is_class(value):
         return class_module(value)  # type: ignore[arg-type]
     if is_module(value):
@@ -192,7 +192,7 @@ def origin(value: object) -> str:
     return "" if name == "builtins" else name
 
 
-def _module_of_file(file: str) -> str:
+def module_of_file(file: str) -> str:
     return _modules_by_file().get(file, "")
 
 

@@ -12,14 +12,15 @@ from typing import Any
 #: What traced modules call; the name ends in underscores so that no class mangles it.
 TRACER = "__unpatch__"
 #: Counts up whenever the output changes: rewritten code is cached.
-VERSION = 2
+VERSION = 3
 
 _CHANGES_MAPPING = ("update", "setdefault", "pop", "popitem", "clear", "move_to_end", "__setitem__", "__delitem__")
 _CHANGES_ITEMS = ("append", "extend", "insert", "remove", "add", "discard", "appendleft")
 _MUTATORS = frozenset(_CHANGES_MAPPING + _CHANGES_ITEMS)
 _SETTERS = frozenset({"__setattr__", "__delattr__"})
 _BUILTINS = frozenset({"setattr", "delattr"})
-_REGISTERING = frozenset({"pickle", "impl", "define", "fallback"})
+_REGISTERING = frozenset({"pickle", "signal"})
+_REGISTERING_PREFIXES = ("register", "set", "add_")
 #: Decorators whose functions are compiled from their bytecode by somebody else.
 _COMPILED = frozenset({"njit", "vectorize", "guvectorize", "jit"})
 
@@ -128,14 +129,14 @@ class _Rewriter(ast.NodeTransformer):
             node.func = self._call("method" if name in _MUTATORS else "setter", [node.func], node.func)
         elif isinstance(node.func, ast.Name) and name in _BUILTINS:
             node.func = self._call("setter", [node.func], node.func)
-        elif name.lstrip("_").startswith("register") or name in _REGISTERING:
+        elif name.lstrip("_").startswith(_REGISTERING_PREFIXES) or name in _REGISTERING:
             node.func = self._call("registering", [node.func], node.func)
             node.args = [
-                arg if isinstance(arg, ast.Starred) or _is_plain(arg, name) else self._call("note", [arg], arg)
+                arg if isinstance(arg, ast.Starred | ast.Constant) else self._call("note", [arg], arg)
                 for arg in node.args
             ]
             for keyword in node.keywords:
-                if keyword.arg is not None and not _is_plain(keyword.value, name):
+                if keyword.arg is not None and not isinstance(keyword.value, ast.Constant):
                     keyword.value = self._call("note", [keyword.value], keyword.value)
         return node
 
@@ -224,11 +225,6 @@ def _load(name: str) -> ast.Name:
 def _is_slice(index: ast.expr) -> bool:
     """An index that no mapping has."""
     return isinstance(index, ast.Slice) or (isinstance(index, ast.Tuple) and any(map(_is_slice, index.elts)))
-
-
-def _is_plain(argument: ast.expr, function: str) -> bool:
-    """A literal says nothing about who registers it, but for the name of an operator."""
-    return isinstance(argument, ast.Constant) and function not in _REGISTERING
 
 
 def _last_name(node: ast.expr) -> str:

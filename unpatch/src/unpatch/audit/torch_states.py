@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 #: The rest of a line of the dispatcher's dump: `CPU: registered at …`.
-_KERNEL = re.compile(r"^(\w+(?:\[alias\])?)(?:\s\(inactive\))?: (.+)$", re.MULTILINE)
+_KERNEL = re.compile(r"^(\w+(?:\[alias\])?): (.+?)(?: :: .*)?$", re.MULTILINE)
 
 
 def states() -> dict[str, Callable[[], Any]]:

@@ -146,10 +146,9 @@ class Tracer:
 
     def note(self, value: Any, line: int) -> Any:
         """An argument of a function that registers it somewhere."""
-        if raw.is_class(value) or type(raw.function_of(value)) is types.FunctionType or type(value) in (tuple, str):
+        if raw.is_class(value) or type(raw.function_of(value)) is types.FunctionType or type(value) is tuple:
             frame = sys._getframe(1)
-            key = value if type(value) is str else id(value)
-            self.notes.setdefault(key, []).append(
+            self.notes.setdefault(id(value), []).append(
                 Note(value, _site(frame, line), raw.top(_name(frame)), raw.origin(self._registering))
             )
         return value
@@ -294,6 +293,8 @@ def _named(owner: Any, name: str) -> tuple[Kind, str] | None:
         path = raw.class_path(owner)
         if name == "__bases__":
             return "bases", f"{path}.{name}"
+    elif raw.class_path(type(owner)) in ("torch._ops.OpOverload", "torch._ops.OpOverloadPacket"):
+        path = _operator(owner)  # made when it is first asked for, so no snapshot need have it
     elif type(owner) is types.FunctionType:
         path = f"{raw.origin(owner)}.{owner.__qualname__}"
         return ("code" if name in INNER else "replace"), f"{path}.{name}"
@@ -302,12 +303,20 @@ def _named(owner: Any, name: str) -> tuple[Kind, str] | None:
     return "replace", f"{path}.{name}"
 
 
+def _operator(operator: Any) -> str:
+    """`torch.ops.aten.tanh.default` of an operator object of torch."""
+    names = raw.instance_dict(operator) or {}
+    packet = names.get("_overloadpacket", operator)
+    qualified = str((raw.instance_dict(packet) or {}).get("_qualified_op_name", "?")).replace("::", ".")
+    return f"torch.ops.{qualified}" + (f".{names.get('_overloadname', '?')}" if packet is not operator else "")
+
+
 def _reachable(owner: Any) -> bool:
     """Whether a class or a function stands where its names say; if not, it is just being made, and nobody else's.
 
     Decorators and `functools.wraps` write to such functions, and `type(…)` makes such classes, which say `abc` or the like.
     """
-    if raw.is_module(owner):
+    if raw.is_module(owner) or not (raw.is_class(owner) or type(owner) is types.FunctionType):
         return True
     if raw.is_class(owner):
         home, names = raw.class_module(owner), raw.class_qualname(owner)

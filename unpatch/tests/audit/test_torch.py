@@ -58,7 +58,7 @@ def test_torch_is_looked_at_beyond_python(audit_of):
     lines = PATCHER.splitlines()
     for target, text in (
         ("torch.cos", "torch.cos = new"),
-        ("aten::sinh/CPU", 'lib.impl("sinh"'),
+        ("aten::sinh/CPU", "lib = "),  # torch remembers where the library was made
         ("torch.distributions.kl._KL_REGISTRY[(torch.distributions.normal.Normal, patcher.Mine)]", "@distributions"),
     ):
         (finding,) = [one for one in result.findings if one.target == target]

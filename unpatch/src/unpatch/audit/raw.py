@@ -34,6 +34,9 @@ _C_FUNCTIONS = (
     types.MemberDescriptorType,
     types.ClassMethodDescriptorType,
 )
+_UNWRAPPED = frozenset((types.FunctionType, type, types.ModuleType, dict, list, set, *_PRIMITIVE, *_C_FUNCTIONS))
+#: Classes of objects that contain nothing to be written.
+LEAVES = frozenset((*_PRIMITIVE, *_C_FUNCTIONS))
 _TEXT = 90  #: characters of a plain value that are shown
 
 
@@ -112,30 +115,45 @@ def top(name: str) -> str:
 def function_of(value: object) -> object:
     """The function inside a descriptor, a bound method, a partial or a proxy of wrapt."""
     for _ in range(8):
-        if is_a(value, staticmethod, classmethod):
-            value = value.__func__  # type: ignore[attr-defined]
-        elif is_a(value, property):
-            value = value.fget  # type: ignore[attr-defined]
-        elif type(value) is types.MethodType:
-            value = value.__func__
-        elif type(value) in (functools.partial, functools.partialmethod):
-            value = value.func  # type: ignore[attr-defined]
-        elif is_wrapt(value):
-            try:
-                value = object.__getattribute__(value, "_self_wrapper")
-            except AttributeError:
-                return value
-        else:
-            break
+        kind = type(value)
+        if kind in _UNWRAPPED:
+            return value
+        how = _wrapping.get(kind)
+        if how is None:
+            how = _wrapping[kind] = _how_it_wraps(kind)
+        if not how:
+            return value
+        try:
+            value = object.__getattribute__(value, how)
+        except AttributeError:
+            return value
     return value
 
 
 def is_wrapt(value: object) -> bool:
-    """A function wrapped by wrapt, whose native module says `_wrappers` of its classes."""
-    return any(
-        _name(kind) in ("FunctionWrapper", "_FunctionWrapperBase") and top(class_module(kind)) in ("wrapt", "_wrappers")
-        for kind in _mro(type(value))
-    )
+    """A function wrapped by wrapt."""
+    return _how_it_wraps(type(value)) == "_self_wrapper"
+
+
+def _how_it_wraps(kind: type) -> str:
+    """The attribute in which objects of a class keep a function, or nothing."""
+    for base in _mro(kind):
+        if base in (staticmethod, classmethod, types.MethodType):
+            return "__func__"
+        if base is property:
+            return "fget"
+        if base in (functools.partial, functools.partialmethod):
+            return "func"
+        # The native module of wrapt says `_wrappers` of its classes.
+        if _name(base) in ("FunctionWrapper", "_FunctionWrapperBase") and top(class_module(base)) in (
+            "wrapt",
+            "_wrappers",
+        ):
+            return "_self_wrapper"
+    return ""
+
+
+_wrapping: dict[type, str] = {}
 
 
 def is_primitive(value: object) -> bool:

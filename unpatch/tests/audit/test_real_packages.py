@@ -1,6 +1,7 @@
-"""Ground truth: real releases, installed as extras (requirements-audit.txt), give exactly the rows that are known of them.
+"""Ground truth: real releases give exactly the rows that are known of them.
 
-Slow (each case imports its package twice), so marked `real`. `UNPATCH_AUDIT_EXTRAS` names folders that the packages lie in.
+`make audit-truth` installs them (requirements-audit.txt) and runs this: minutes, so it is marked `real` and skipped without
+`UNPATCH_AUDIT_EXTRAS`, which names the folders that they lie in.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def extras(monkeypatch):
 
 
 def needs(*packages: str) -> None:
+    if not EXTRAS:
+        pytest.skip("UNPATCH_AUDIT_EXTRAS names no folder of packages: `make audit-truth` installs them and runs this")
     for name in packages:
         if importlib.machinery.PathFinder.find_spec(name, [*EXTRAS, *sys.path]) is None:
             pytest.skip(f"{name} is not installed; requirements-audit.txt says how")

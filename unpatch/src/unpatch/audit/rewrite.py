@@ -12,7 +12,7 @@ from typing import Any
 #: What traced modules call; the name ends in underscores so that no class mangles it.
 TRACER = "__unpatch__"
 #: Counts up whenever the output changes: rewritten code is cached.
-VERSION = 3
+VERSION = 4
 
 _CHANGES_MAPPING = ("update", "setdefault", "pop", "popitem", "clear", "move_to_end", "__setitem__", "__delitem__")
 _CHANGES_ITEMS = ("append", "extend", "insert", "remove", "add", "discard", "appendleft")
@@ -64,7 +64,15 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if node.value is None or not self._traced(node.target):
             return node
-        return self._store(node.target, node.value)
+        # The annotation is evaluated after the store, or not at all: that is left to Python.
+        owner = self._temporary()
+        annotated = ast.copy_location(ast.Attribute(_load(owner), "_", ast.Store()), node.target)
+        return [
+            self._store(node.target, node.value),
+            _assign(owner, ast.Constant(None), node),
+            ast.copy_location(ast.AnnAssign(annotated, node.annotation, None, 0), node),
+            _forget([owner], node),
+        ]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         self.generic_visit(node)
@@ -108,17 +116,20 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if self._traced_in(node.target):
             name = self._temporary()
-            node.body = [*self._unpacked([node.target], _load(name), node), *node.body]
+            node.body = [*self._unpacked([node.target], _load(name), node), _forget([name], node), *node.body]
             node.target = ast.copy_location(ast.Name(name, ast.Store()), node.target)
         return node
 
     def visit_With(self, node: ast.With) -> Any:
         self.generic_visit(node)
+        before: list[list[ast.stmt]] = []
         for item in node.items:
             if item.optional_vars is not None and self._traced_in(item.optional_vars):
                 name = self._temporary()
-                node.body = [*self._unpacked([item.optional_vars], _load(name), node), *node.body]
+                stored = [*self._unpacked([item.optional_vars], _load(name), node), _forget([name], node)]
+                before.append(stored)
                 item.optional_vars = ast.copy_location(ast.Name(name, ast.Store()), item.optional_vars)
+        node.body = [*(statement for stored in before for statement in stored), *node.body]
         return node
 
     # -------------------------------------------------------------------------------------- calls
@@ -160,24 +171,32 @@ class _Rewriter(ast.NodeTransformer):
             after: list[ast.stmt] = []
             if self._traced(target):
                 after.append(self._store(target, _load(whole)))
+            elif self._traced_in(target):
+                named = self._named(target, after, made)
+                before.append(ast.copy_location(ast.Assign([named], _load(whole)), at))
             else:
-                plain = self._named(target, after, made)
-                before.append(ast.copy_location(ast.Assign([plain], _load(whole)), at))
+                before.append(ast.copy_location(ast.Assign([target], _load(whole)), at))
             before += after
         return [*before, _forget(made, at)]
 
     def _named(self, target: ast.expr, after: list[ast.stmt], made: list[str]) -> ast.expr:
-        """`target` with names in the place of what is traced, whose stores go to `after`."""
+        """`target` with a name in the place of each part; the stores to the parts go to `after`, in Python's order.
+
+        Also for parts that are not traced: `node.next, node = …` stores to the old node.
+        """
         if isinstance(target, ast.Tuple | ast.List):
             target.elts = [self._named(item, after, made) for item in target.elts]
-        elif isinstance(target, ast.Starred):
+            return target
+        if isinstance(target, ast.Starred):
             target.value = self._named(target.value, after, made)
-        elif self._traced(target):
-            name = self._temporary()
-            made.append(name)
+            return target
+        name = self._temporary()
+        made.append(name)
+        if self._traced(target):
             after.append(self._store(target, _load(name)))
-            return ast.copy_location(ast.Name(name, ast.Store()), target)
-        return target
+        else:
+            after.append(ast.copy_location(ast.Assign([target], _load(name)), target))
+        return ast.copy_location(ast.Name(name, ast.Store()), target)
 
     def _store(self, target: ast.expr, value: ast.expr) -> ast.stmt:
         if isinstance(target, ast.Attribute):

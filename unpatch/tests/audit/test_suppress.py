@@ -91,6 +91,25 @@ def test_what_is_left_out_was_never_written(run, ids, changed):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("patcher", "id"),
+    [
+        (
+            "import wrapt\nwrapt.wrap_function_wrapper('target', 'first', lambda *a: 'patched')\n",
+            "target.first@patcher",
+        ),
+        ("import copyreg, target\ntarget.register(lambda: 'patched')\n", "target.HOOKS['first']~patcher"),
+    ],
+    ids=["wrapt", "registering function"],
+)
+def test_what_others_write_for_the_package(run, write, patcher, id):
+    target = TARGET + "HOOKS = {'first': first}\ndef register(f): HOOKS['first'] = f\n"
+    folder = write(target=target, patcher=patcher)
+    (folder / "script.py").write_text("import target, patcher\nprint(target.first(), target.HOOKS['first']())\n")
+    done = run(id)
+    assert (done.returncode, done.stdout) == (0, "original original\n"), done.stderr
+
+
 def test_an_untraced_writer_is_undone_and_said_so(run):
     done = run("target.handler~patcher")
     assert done.stdout.split()[-3] == "original"

@@ -167,10 +167,6 @@ class _Audit:
                     importlib.import_module(name)
                 except BaseException as error:
                     unloaded.append(f"{name}: {type(error).__name__}")
-            if "torch._dynamo" in self._orders.learned:
-                # torch patches itself at its first compilation.
-                torch = sys.modules["torch"]
-                torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
         return tuple(unloaded)
 
     def _tell(self, entry: Entry) -> None:

@@ -41,10 +41,13 @@ class Found:
     tags: tuple[str, ...] = ()
     via: str = ""
     aliases: list[str] = field(default_factory=list)
+    in_source: bool = False  #: traced source makes the write, so that it can be left out
 
     @property
     def id(self) -> str:
-        return f"{self.target}@{self.site.module}" if self.site is not None else f"{self.target}~{self.package}"
+        if self.in_source and self.site is not None:
+            return f"{self.target}@{self.site.module}"
+        return f"{self.target}~{self.package}"
 
 
 class Join:
@@ -123,7 +126,7 @@ class Join:
             tags.append("seen by the interpreter")
         return Found(
             entry.target, kind, classed, what, entry.package, old, new, entry.owner, entry.site, entry.order,
-            tuple(tags), entry.via,
+            tuple(tags), entry.via, in_source=entry.traced_by == "source",
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------------- effects without a writer
@@ -183,7 +186,8 @@ class Join:
     def _source(self, change: Change) -> str | None:
         """The traced package that the new value, or its key, comes from."""
         for value in (change.new, change.name):
-            if value is not ABSENT:
+            # Compilers keep code objects of whatever they see; nobody registers one.
+            if value is not ABSENT and type(value) is not types.CodeType:
                 package = raw.top(raw.origin(value))
                 if package != change.owner.package and package in self._traced | self._audited:
                     return package

@@ -211,10 +211,13 @@ def origin(value: object) -> str:
 
 
 def module_of_file(file: str) -> str:
-    return _modules_by_file().get(file, "")
+    """The name of the loaded module that a file is the source of, or nothing."""
+    return _modules_by_file(len(sys.modules)).get(file, "")
 
 
-def _modules_by_file() -> dict[str, str]:
+@functools.lru_cache(maxsize=1)
+def _modules_by_file(loaded: int) -> dict[str, str]:
+    """File -> module; `loaded` says when to look again."""
     found: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if is_module(module):

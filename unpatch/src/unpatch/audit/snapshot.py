@@ -7,7 +7,7 @@ seen first: whatever is loaded in between belongs to nobody's past.
 from __future__ import annotations
 
 import ast
-import collections
+import functools
 import gc
 import signal
 import sys
@@ -56,7 +56,11 @@ _CLASS_NAMES = frozenset((*_CLASS_MACHINERY, *_CLASS_CACHES, "__signature__"))
 _INNER = ("__code__", "__defaults__", "__kwdefaults__")
 _INSTANCE_DEPTH = 3
 _LARGE = 20_000  #: entries; a larger container is data, not a registry
-_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+#: Containers that Python fills by itself with whatever is loaded or started.
+_CACHES = frozenset(
+    ("re._cache", "linecache.cache", "sys.path_importer_cache", "threading._active", "threading._limbo")
+    + ("logging.Logger.manager.loggerDict", "logging._handlerList", "inspect._filesbymodname", "inspect.modulesbyfile")
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -218,7 +222,7 @@ class Snapshot:
                     self._value(f"{path}.{name}", package, item, depth + 1)
 
     def _container(self, path: str, package: str, value: Any) -> None:
-        if len(value) <= _LARGE:
+        if len(value) <= _LARGE and path not in _CACHES:
             kind: OwnerKind = "mapping" if raw.is_a(value, dict) else "set" if raw.is_a(value, set) else "sequence"
             known = self.owners.get(id(value))
             if known is not None:
@@ -305,12 +309,18 @@ def _is_definition(path: str) -> bool:
     file = raw.module_dict(sys.modules[module]).get("__file__") if module in sys.modules else None
     if type(file) is not str or not file.endswith(".py"):
         return True  # of a native module, or an attribute of a class
+    return name in _stored_names(file)
+
+
+@functools.lru_cache(maxsize=256)
+def _stored_names(file: str) -> frozenset[str]:
+    """The names that a source file assigns somewhere."""
     try:
         with open(file, "rb") as source:
             tree = ast.parse(source.read())
     except (OSError, SyntaxError):
-        return False
-    return any(type(node) is ast.Name and node.id == name and type(node.ctx) is ast.Store for node in ast.walk(tree))
+        return frozenset()
+    return frozenset(node.id for node in ast.walk(tree) if type(node) is ast.Name and type(node.ctx) is ast.Store)
 
 
 def _is_container(value: Any) -> bool:

@@ -19,8 +19,6 @@ from unpatch.audit.errors import AuditError
 from unpatch.audit.hook import TracingFinder, traced_code
 from unpatch.audit.raw import ABSENT
 from unpatch.audit.trace import Tracer
-from unpatch.patches.errors import PatchError
-from unpatch.patches.targets import locate
 
 
 @dataclass(frozen=True)
@@ -94,12 +92,14 @@ class Suppression:
         self._aliases: dict[tuple[int, int, str], tuple[object, object, PatchId]] = {}
         self._writers = {id.writer for id in ids if id.traced}
         self.tracer = Tracer(suppress=self._left_out)
-        self.tracer.find_owner = self._owner
+        self.tracer.find_owner = lambda value: self._owners().get(id(value))
+        self._found: dict[int, _Owner] = {}
+        self._loaded = 0
 
     def install(self) -> None:
         """From now on, leave the writes out."""
         # Patching libraries write in the name of the module that calls them.
-        libraries = ("wrapt.", "gorilla", "mpat.", "mock.", "unpatch.patches.")
+        libraries = ("wrapt.", "gorilla", "mpat.", "mock.")
         TracingFinder(lambda name: name in self._writers or name.startswith(libraries), self.tracer).install()
         untraced = [id for id in self.ids if not id.traced]
         if untraced:
@@ -128,24 +128,28 @@ class Suppression:
         self.left_out.add(chosen)
         return True
 
-    def _owner(self, value: object) -> Any:
-        """Containers and instances that some target names."""
-        for id in self.ids:
-            if not id.traced:
-                continue
-            path, bracket, _ = id.target.partition("[")
-            path = path if bracket else path.rpartition(".")[0]
+    def _owners(self) -> dict[int, _Owner]:
+        """Containers and instances that some target names, by identity; looked for again when modules were loaded."""
+        if len(sys.modules) == self._loaded:
+            return self._found
+        self._loaded = len(sys.modules)
+        self._found = {}
+        for path in [_parent(chosen.target) for chosen in self.ids if chosen.traced]:
             found = _walk(path)
-            if found is ABSENT:
-                continue
-            if found is value:
+            if raw.is_a(found, dict, set, list):
                 kind = "mapping" if raw.is_a(found, dict) else "set" if raw.is_a(found, set) else "sequence"
-                kind = kind if raw.is_a(found, dict, set, list) else "module" if raw.is_module(found) else "instance"
-                return _Owner(kind, path, found)
-            names = raw.module_dict(found) if raw.is_module(found) else raw.instance_dict(found)
-            if names is value and not raw.is_class(found):
-                return _Owner("module", path, found)
-        return None
+                self._found[id(found)] = _Owner(kind, path, found)
+            elif found is not ABSENT and not raw.is_class(found) and type(found) is not types.FunctionType:
+                owner = _Owner("module" if raw.is_module(found) else "instance", path, found)
+                names = raw.module_dict(found) if raw.is_module(found) else raw.instance_dict(found)
+                self._found |= {id(found): owner, id(names): owner}
+        return self._found
+
+
+def _parent(target: str) -> str:
+    """The container of an entry, the owner of an attribute."""
+    path, bracket, _ = target.partition("[")
+    return path if bracket else path.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -196,6 +200,9 @@ class _UndoingFinder(importlib.abc.MetaPathFinder):
                 execute = spec.loader.exec_module
 
                 def exec_module(module: types.ModuleType, execute: Any = execute) -> None:
+                    from unpatch.patches.errors import PatchError
+                    from unpatch.patches.targets import locate
+
                     places = []
                     for id in ids:
                         try:

@@ -37,5 +37,9 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
     run_script(script, suppression.code_of, suppression.tracer)
     missing = [id.text for id in suppression.ids if id not in suppression.left_out]
     if missing:
-        click.echo(f"Never written, so nothing was left out: {', '.join(missing)}.", err=True)
+        click.echo(
+            f"Never written, so nothing was left out: {', '.join(missing)}. "
+            "A patch that is declared with unpatch is left out by UNPATCH_DISABLE.",
+            err=True,
+        )
         click.get_current_context().exit(1)

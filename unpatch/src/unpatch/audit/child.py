@@ -7,6 +7,7 @@ only learns which modules the activation loads; in the second it loads the forei
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import importlib.metadata
 import os
@@ -120,6 +121,7 @@ class _Audit:
         with self._phase("activating"):
             error = _activation_error(self._orders, self._tracer)
         self._tracer.find_owner = lambda value: None
+        gc.disable()  # from here on everything lives to the end
         with self._phase("comparing"):
             traced = {raw.top(name) for name in list(sys.modules) if type(name) is str and self._is_traced(name)}
             kernels = (before, torch_states.kernels() if before else {})

@@ -34,15 +34,22 @@ _C_FUNCTIONS = (
     types.MemberDescriptorType,
     types.ClassMethodDescriptorType,
 )
-_UNWRAPPED = frozenset((types.FunctionType, type, types.ModuleType, dict, list, set, *_PRIMITIVE, *_C_FUNCTIONS))
-#: Classes of objects that contain nothing to be written.
-LEAVES = frozenset((*_PRIMITIVE, *_C_FUNCTIONS))
+_UNWRAPPED = frozenset(
+    map(id, (types.FunctionType, type, types.ModuleType, dict, list, set, *_PRIMITIVE, *_C_FUNCTIONS))
+)
+#: Identities of classes whose objects contain nothing to be written.
+LEAVES = frozenset(map(id, (*_PRIMITIVE, *_C_FUNCTIONS)))
 _TEXT = 90  #: characters of a plain value that are shown
 
 
 def is_a(value: object, *kinds: type) -> bool:
     """Whether the real class of `value` is one of `kinds`, whatever its `__class__` says."""
     return issubclass(type(value), kinds)
+
+
+def is_subclass(kind: type, *bases: type) -> bool:
+    """Whether a class inherits from one of `bases`, without asking its metaclass."""
+    return any(base in _mro(kind) for base in bases)
 
 
 def is_module(value: object) -> bool:
@@ -116,11 +123,12 @@ def function_of(value: object) -> object:
     """The function inside a descriptor, a bound method, a partial or a proxy of wrapt."""
     for _ in range(8):
         kind = type(value)
-        if kind in _UNWRAPPED:
+        if id(kind) in _UNWRAPPED:
             return value
-        how = _wrapping.get(kind)
-        if how is None:
-            how = _wrapping[kind] = _how_it_wraps(kind)
+        known = _wrapping.get(id(kind))
+        if known is None or known[0] is not kind:
+            known = _wrapping[id(kind)] = (kind, _how_it_wraps(kind))
+        how = known[1]
         if not how:
             return value
         try:
@@ -153,7 +161,8 @@ def _how_it_wraps(kind: type) -> str:
     return ""
 
 
-_wrapping: dict[type, str] = {}
+#: By identity: a metaclass may have its own idea of a hash.
+_wrapping: dict[int, tuple[type, str]] = {}
 
 
 def is_primitive(value: object) -> bool:

@@ -58,8 +58,15 @@ _INSTANCE_DEPTH = 3
 _LARGE = 20_000  #: entries; a larger container is data, not a registry
 #: Containers that Python fills by itself with whatever is loaded or started.
 _CACHES = frozenset(
-    ("re._cache", "linecache.cache", "sys.path_importer_cache", "threading._active", "threading._limbo")
-    + ("logging.Logger.manager.loggerDict", "logging._handlerList", "inspect._filesbymodname", "inspect.modulesbyfile")
+    (
+        *("re._cache", "linecache.cache", "sys.path_importer_cache", "threading._active", "threading._limbo"),
+        *(
+            "logging.Logger.manager.loggerDict",
+            "logging._handlerList",
+            "inspect._filesbymodname",
+            "inspect.modulesbyfile",
+        ),
+    )
 )
 
 
@@ -165,7 +172,7 @@ class Snapshot:
                 self._value(f"{name}.{attribute}", owner.package, value, 0)
 
     def _value(self, path: str, package: str, value: Any, depth: int) -> None:
-        if type(value) in raw.LEAVES:
+        if id(type(value)) in raw.LEAVES:
             return
         if raw.is_class(value):
             if raw.top(raw.class_module(value)) == package:

@@ -25,6 +25,7 @@ LIBRARIES = frozenset({"wrapt", "mpat", "gorilla", "mock", "unittest", "unpatch"
 _BETWEEN = LIBRARIES | {"functools", "contextlib"}
 INNER = frozenset({"__code__", "__defaults__", "__kwdefaults__"})
 _STACK = 15
+_OPERATORS = frozenset({"torch._ops.OpOverload", "torch._ops.OpOverloadPacket"})
 
 
 class OwnerLike(Protocol):
@@ -173,6 +174,8 @@ class Tracer:
 
     # -------------------------------------------------------------------------------------- doing and recording
     def _attribute(self, owner: Any, name: str, value: Any, line: int, write: Callable[[], Any]) -> Any:
+        if not _may_be_named(type(owner)) and self.find_owner(owner) is None:
+            return write()
         frame = sys._getframe(2)
         found = _named(owner, name)
         if found is None:
@@ -285,6 +288,19 @@ class Tracer:
         self._tell(entry)
 
 
+def _may_be_named(kind: type) -> bool:
+    """Whether `_named` knows instances of a class; asked for every attribute that traced code stores."""
+    known = _asked.get(id(kind))
+    if known is None or known[0] is not kind:
+        named = raw.is_subclass(kind, types.ModuleType, type, types.FunctionType) or raw.class_path(kind) in _OPERATORS
+        known = _asked[id(kind)] = (kind, named)
+    return known[1]
+
+
+#: By identity: a metaclass may have its own idea of a hash.
+_asked: dict[int, tuple[type, bool]] = {}
+
+
 def _named(owner: Any, name: str) -> tuple[Kind, str] | None:
     """What an attribute of a module, a class or a function is called; None for other owners."""
     if raw.is_module(owner):
@@ -293,7 +309,7 @@ def _named(owner: Any, name: str) -> tuple[Kind, str] | None:
         path = raw.class_path(owner)
         if name == "__bases__":
             return "bases", f"{path}.{name}"
-    elif raw.class_path(type(owner)) in ("torch._ops.OpOverload", "torch._ops.OpOverloadPacket"):
+    elif raw.class_path(type(owner)) in _OPERATORS:
         path = _operator(owner)  # made when it is first asked for, so no snapshot need have it
     elif type(owner) is types.FunctionType:
         path = f"{raw.origin(owner)}.{owner.__qualname__}"

@@ -111,9 +111,22 @@ def test_calls_scripts_and_variables_activate(write, audit_of):
 
 
 def test_on_narrows(audit_of):
-    source = "import target, json\ntarget.function = len\njson.dumps = len\n"
-    result = audit_of("patcher", target=TARGET, patcher=source, on=("json",))
-    assert [finding.target for finding in shown(result)] == ["json.dumps"]
+    source = """
+        import json, sys, types, target
+        target.function = len
+        target.HOOKS.append(len)
+        json.dumps = len
+        sys.modules["json.more"] = types.ModuleType("json.more")
+    """
+    targets = {
+        on: [finding.target for finding in shown(audit_of("patcher", target=TARGET, patcher=source, on=(on,)))]
+        for on in ("json", "target.HOOKS", "targ")
+    }
+    assert targets == {
+        "json": ["json.dumps", "sys.modules['json.more']"],
+        "target.HOOKS": ["target.HOOKS[…]"],
+        "targ": [],
+    }
 
 
 def test_aliases_of_one_function_are_one_patch(audit_of):
@@ -130,14 +143,13 @@ def test_who_still_holds_the_original_and_who_took_the_replacement(audit_of):
         "patcher",
         target=TARGET,
         before="from target import function\nclass Uses:\n    call = function\ndef default(f=function): pass\n",
-        patcher="import target, before\ndef new(x): pass\ntarget.function = target.alias = new\nimport after\n",
-        after="from target import function as mine\n",
+        patcher="import target, before\ndef new(x): pass\ntarget.function = target.alias = new\nimport patcher.after\n",
+        patcher__after="from target import function as mine\n",
     )
     (finding,) = shown(result)
     stale = {copy.where for copy in finding.stale}
     assert {"before.function", "before.Uses.call", "a default of before.default"} <= stale
-    # What is loaded to be patched is loaded before the patch, but for what the package itself loads after it.
-    assert {copy.where for copy in finding.copied} <= {"after.mine"}
+    assert {copy.where for copy in finding.copied} == {"patcher.after.mine"}
 
 
 def test_a_dependency_is_blamed_for_its_own_writes(audit_of):

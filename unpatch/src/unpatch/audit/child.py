@@ -152,10 +152,17 @@ class _Audit:
         return package not in sys.stdlib_module_names and package not in self._platforms | _OURS
 
     def _wanted(self, found: Found) -> bool:
+        """Whether what is written lies under one of the names asked for."""
+        places = [found.target, *found.aliases]
+        if found.kind == "kernel":
+            places.append("torch")
+        if found.owner is sys.modules:
+            places.append(found.target.removeprefix("sys.modules['"))
         return not self._orders.on or any(
-            name == package or name.startswith(f"{package}.") for package in self._orders.on
-            for name in (found.target.replace("::", "."), raw.top(found.target.replace("::", ".").replace("aten.", "torch.")))
-        )  # fmt: skip
+            place == name or place.startswith((f"{name}.", f"{name}[", f"{name}'"))
+            for name in self._orders.on
+            for place in places
+        )
 
     def _preload(self) -> tuple[str, ...]:
         """Load what is not audited, in the order in which the activation loads it, and warm it up."""

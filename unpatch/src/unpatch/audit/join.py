@@ -223,7 +223,7 @@ class Join:
             tags = ("no writer",) if was is ABSENT or operator not in operators else ("no writer", "replaces a kernel")
             yield Found(
                 f"{operator}/{key}", "kernel", blamed("registration", package, self._audited), "registration", package,
-                was, where, None, site, tags=tags,
+                _short(was), _short(where), None, site, tags=tags,
             )  # fmt: skip
 
 
@@ -232,6 +232,13 @@ def _decorates(note: Note, value: Any) -> bool:
     inner = raw.function_of(value)
     line = inner.__code__.co_firstlineno if type(inner) is types.FunctionType else 0
     return (note.site.module, note.site.line) == (raw.origin(value), line)
+
+
+def _short(where: Any) -> Any:
+    """The dispatcher's words without the folders of this or of torch's build machine."""
+    if where is ABSENT:
+        return where
+    return re.sub(r"registered at (\S+):(\d+)", lambda found: f"registered at {raw.short(found[1])}:{found[2]}", where)
 
 
 def _registered_in(where: str) -> Site | None:

@@ -98,11 +98,8 @@ def details(finding: Finding) -> list[str]:
 
 def summary(result: AuditResult) -> str:
     """One sentence that says it all."""
-    counts = [
-        count(len(result.of(name)), name).replace("dependencys", "dependency rows") for name in ("patch", "addition")
-    ]
-    counts.append(count(len(result.of("registration")), "registration"))
-    told = ", ".join(counts)
+    names: tuple[Class, ...] = ("patch", "addition", "registration")
+    told = ", ".join(count(len(result.of(name)), name) for name in names)
     others = len(result.of("dependency"))
     if others:
         told += f"; {count(others, 'write')} of its dependencies"
@@ -151,4 +148,4 @@ def sarif(result: AuditResult) -> str:
 
 
 def _plain(text: str) -> Text:
-    return Text(visible(text).replace("\n", "\n"))
+    return Text(visible(text))

@@ -165,7 +165,7 @@ class _Audit:
         )
 
     def _preload(self) -> tuple[str, ...]:
-        """Load what is not audited, in the order in which the activation loads it, and warm it up."""
+        """Load what is not audited, in the order in which the activation loads it."""
         unloaded = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

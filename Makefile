@@ -2,12 +2,13 @@
 # make demo    ablate the historical torch_npu patches and write evidence/
 # make test    style, types and tests
 # make opinfo  PyTorch's operator database on npu against CPU, all of it (some ten minutes); writes docs/operators.md
+# make audit-truth  audits of real packages against what is known of them (some six minutes)
 # make bench   the ratios that the README quotes
 # Each needs Python 3.11, gcc (with g++) and make, nothing else; nothing is built again where nothing changed.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup demo test check opinfo bench clean
+.PHONY: setup demo test check opinfo audit-truth bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 JOBS ?= 2
@@ -59,6 +60,14 @@ test: check
 # Interrupted, it goes on where it was, as long as the backend is the same.
 opinfo: setup
 	PYTHONPATH=torch_vnpu/tests/support $(BIN)/python -m opinfo docs/operators.md --jobs $(JOBS)
+
+$(STAMPS)/audit-extras: $(STAMPS)/unpatch requirements-audit.txt
+	rm -rf $(VENV)/audit-extras
+	$(PIP) --no-deps --target $(VENV)/audit-extras -r requirements-audit.txt
+	@touch $@
+
+audit-truth: setup $(STAMPS)/audit-extras
+	OMP_NUM_THREADS=1 UNPATCH_AUDIT_EXTRAS=$(CURDIR)/$(VENV)/audit-extras $(BIN)/pytest -m real unpatch/tests/audit
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done

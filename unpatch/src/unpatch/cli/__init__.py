@@ -16,9 +16,13 @@ from unpatch.errors import UnpatchError
 #: Command -> where it lives, and its line in `unpatch --help`, which therefore imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "ablate": ("unpatch.cli.ablate:ablate", "Run a study: which patches can be deleted?"),
+    "adopt": ("unpatch.cli.adopt:adopt", "Write declarations for found patches."),
+    "audit": ("unpatch.cli.audit:audit", "Find every patch that a package makes."),
     "check": ("unpatch.cli.patches:check", "Do the patches of a module still fit?"),
+    "conflicts": ("unpatch.cli.conflicts:conflicts", "What do two packages both patch?"),
     "list": ("unpatch.cli.patches:list_patches", "List the patches of a module and their state."),
     "report": ("unpatch.cli.report:report", "Show the evidence of a finished study again."),
+    "run": ("unpatch.cli.run:run", "Run a program with chosen found patches left out."),
 }
 
 

@@ -1,0 +1,151 @@
+"""How an audit is shown: a table for people and pipes, JSON, one HTML file, SARIF for code scanning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from rich.table import Table
+from rich.text import Text
+
+from unpatch import __version__
+from unpatch.audit.records import CLASSES, SHOWN, AuditResult, Class, Finding, Value
+from unpatch.report.words import count, visible
+
+_STYLES: dict[Class, str] = {
+    "patch": "bold red",
+    "addition": "yellow",
+    "registration": "cyan",
+    "dependency": "magenta",
+    "self-patch": "dim",
+    "noise": "dim",
+}
+_LEVELS: dict[Class, str] = {"patch": "warning", "addition": "note", "registration": "note", "dependency": "note"}
+_RULES: dict[Class, str] = {
+    "patch": "Behaviour of another package is replaced or deleted",
+    "addition": "Something new is put into another package",
+    "registration": "An entry or a kernel is registered with another package",
+    "dependency": "A dependency writes to another package",
+}
+
+_environment = Environment(
+    loader=PackageLoader("unpatch.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def shown(result: AuditResult, everything: bool = False) -> list[Finding]:
+    """The findings that a reader is shown: by class, then in the order of the writes."""
+    classes = CLASSES if everything else SHOWN
+    chosen = [finding for finding in result.findings if finding.classed in classes]
+    return sorted(chosen, key=lambda finding: CLASSES.index(finding.classed))
+
+
+def as_json(result: AuditResult) -> str:
+    """The whole result; its schema is in docs/audit.md."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
+
+
+def table(findings: Sequence[Finding], lines: bool) -> Table:
+    """One row a finding; with `lines`, each of several aliases in a line of its own."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("class", "target", "from", "to", "written at", "by"):
+        made.add_column(column, overflow="fold")
+    for finding in findings:
+        targets = ("\n" if lines else " = ").join((finding.target, *finding.aliases))
+        made.add_row(
+            Text(finding.classed, _STYLES[finding.classed]),
+            _plain(targets),
+            _plain(value_text(finding.old)),
+            _plain(value_text(finding.new)),
+            _plain(where(finding)),
+            _plain(finding.package + (f" via {finding.via}" if finding.via else "")),
+        )
+    return made
+
+
+def value_text(value: Value | None) -> str:
+    """A value with the place of its definition."""
+    if value is None:
+        return "nothing"
+    return f"{value.text} ({value.defined})" if ":" in value.defined else value.text
+
+
+def where(finding: Finding) -> str:
+    """`file:line` of the write, or that it is not known."""
+    return f"{finding.site.file}:{finding.site.line}" if finding.site is not None else "no traced writer"
+
+
+def details(finding: Finding) -> list[str]:
+    """What else is known, one line each."""
+    lines = []
+    if finding.declared is not None:
+        told = "; ".join(f"{name}: {text}" for name, text in finding.declared.details.items())
+        lines.append(f"declared with {finding.declared.library}{f' ({told})' if told else ''}")
+    if finding.stale:
+        lines.append("the original is still held by " + ", ".join(copy.where for copy in finding.stale))
+    if finding.copied:
+        lines.append("the replacement is also held by " + ", ".join(copy.where for copy in finding.copied))
+    tags = [tag for tag in finding.tags if tag != "no writer"]
+    if tags:
+        lines.append("; ".join(tags))
+    return [visible(line).replace("\n", "\\n") for line in lines]
+
+
+def summary(result: AuditResult) -> str:
+    """One sentence that says it all."""
+    names: tuple[Class, ...] = ("patch", "addition", "registration")
+    told = ", ".join(count(len(result.of(name)), name) for name in names)
+    others = len(result.of("dependency"))
+    if others:
+        told += f"; {count(others, 'write')} of its dependencies"
+    unfinished = "" if result.complete else " until its process ended"
+    return visible(f"{result.activation.target}{unfinished}: {told}.")
+
+
+def html(result: AuditResult) -> str:
+    """One page without scripts or network."""
+    template = _environment.get_template("audit.html")
+    return template.render(
+        result=result,
+        findings=shown(result),
+        where=where,
+        value_text=value_text,
+        details=details,
+        summary=summary(result),
+    )
+
+
+def sarif(result: AuditResult) -> str:
+    """SARIF 2.1.0 for code scanning: one result a finding, located at its write, with its id as fingerprint."""
+    rules = [{"id": name, "shortDescription": {"text": text}} for name, text in _RULES.items()]
+    results = []
+    for finding in shown(result):
+        entry: dict[str, object] = {
+            "ruleId": finding.classed,
+            "level": _LEVELS[finding.classed],
+            "message": {"text": visible(f"{finding.target}: {value_text(finding.old)} → {value_text(finding.new)}")},
+            "partialFingerprints": {"unpatchId/v1": finding.id},
+        }
+        if finding.site is not None:
+            location = {
+                "artifactLocation": {"uri": finding.site.file},
+                "region": {"startLine": max(1, finding.site.line)},
+            }
+            entry["locations"] = [{"physicalLocation": location}]
+        results.append(entry)
+    driver = {"name": "unpatch", "version": __version__, "rules": rules}
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _plain(text: str) -> Text:
+    return Text(visible(text))

@@ -1,6 +1,7 @@
 #include "caching.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -87,7 +88,8 @@ class Cache {
   void keep(Pool& pool, Block* block);
   void merge(Pool& pool, Block* block);
   void merge_bins(Pool& pool);
-  void free_segments();
+  void retire_segments();
+  void free_retired(uint64_t until);
   void insert(Pool& pool, Block* block);
   void erase(Pool& pool, Block* block);
   void count_split(const Block* block, bool more);
@@ -103,6 +105,8 @@ class Cache {
   vnpuStream_t last_stream_ = nullptr;
   StreamPools* last_pools_ = nullptr;
   std::map<char*, Segment> segments_;
+  std::deque<Block*> retired_;  // segments that no pool has any more, and the device does not have back yet
+  uint64_t retired_ever_ = 0, freed_ever_ = 0;
   std::vector<Block*> awaiting_;
   std::vector<Block*> spare_;
 };
@@ -248,8 +252,8 @@ Block* Cache::new_segment(size_t size, c10::DeviceIndex device, vnpuStream_t str
   return block;
 }
 
-// Segments in which nothing is used go back to the device. No queued kernel may use them any more.
-void Cache::free_segments() {
+// Segments in which nothing is used leave the pools, so that nothing new can be launched on them.
+void Cache::retire_segments() {
   for (auto& [stream, pools] : pools_) {
     merge_bins(pools->small);
     merge_bins(pools->large);
@@ -261,22 +265,46 @@ void Cache::free_segments() {
       continue;
     }
     erase(pool(block->stream, block->large), block);
+    retired_.push_back(block);
+    ++retired_ever_;
+    segment = segments_.erase(segment);
+  }
+}
+
+// The first `until` segments that were ever retired go back to the device. No queued kernel may use them any more.
+void Cache::free_retired(uint64_t until) {
+  for (; freed_ever_ < until; ++freed_ever_) {
+    auto* block = retired_.front();
+    retired_.pop_front();
     subtract(figures.segment, block->large, 1);
     subtract(figures.reserved_bytes, block->large, block->bytes);
     ++figures.num_device_free;
     vnpuFree(block->pointer);
     discard(block);
-    segment = segments_.erase(segment);
   }
 }
 
-void Cache::release_segments(c10::DeviceIndex device) {
+void drain(c10::DeviceIndex device) {
   vnpuDeviceDrain(device);
   for (int other = 0; other < VNPU_MAX_DEVICES; ++other)  // copies between devices run on either's streams
     if (other != device) vnpuDeviceDrain(other);
+}
+
+void Cache::release_segments(c10::DeviceIndex device) {
+  drain(device);
+  uint64_t until = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    free_awaiting();
+    retire_segments();
+    until = retired_ever_;
+    if (freed_ever_ == until) return;
+  }
+  // While we waited, other threads went on: they may have launched kernels on memory and freed it. Those of another thread that
+  // is in here are freed too, so that nobody runs out of memory because somebody else is still waiting.
+  drain(device);
   std::lock_guard<std::mutex> lock(mutex);
-  free_awaiting();
-  free_segments();
+  free_retired(until);
 }
 
 // More memory from the device: a whole segment, else just what is asked for, else after all that is unused was given back.

@@ -4,6 +4,7 @@ compute what they compute on CPU, bit for bit.
 
 import ctypes
 import threading
+import time
 
 import pytest
 import torch
@@ -237,6 +238,40 @@ def test_memory_figures_are_those_of_the_host_whatever_is_queued(learned):
     assert torch.npu.memory_allocated() == before + 4096
     del x
     assert torch.npu.memory_allocated() == before
+
+
+def test_empty_cache_leaves_what_another_thread_launches_on_and_frees_meanwhile():
+    size = 12 << 20  # a segment of its own
+    stream = torch.npu.Stream("npu:0")
+    with torch.npu.stream(stream):
+        for _ in range(2):  # the look of the calls is learned
+            x = torch.ones(size, dtype=torch.uint8, device="npu:0")
+            x.clone()
+    stream.synchronize()
+    del x
+    a = torch.randn(700, 700, device="npu:1")
+    a @ a
+    torch.npu.synchronize(1)
+    torch.npu.empty_cache()
+    free = torch.npu.memory_reserved(0)
+    for _ in range(40):
+        a @ a
+    emptying = threading.Thread(target=torch.npu.empty_cache)
+    emptying.start()
+    time.sleep(0.05)  # it has waited for npu:0, and waits for npu:1 now
+    with held(stream), torch.npu.stream(stream):
+        x = torch.ones(size, dtype=torch.uint8, device="npu:0")
+        y = x.clone()
+        del x
+        torch.npu.synchronize(1)
+        emptying.join(0.5)
+        assert torch.npu.memory_reserved(0) >= free + 2 * size
+    emptying.join(60)
+    assert bool((y == 1).all())
+    del y
+    torch.npu.synchronize(0)
+    torch.npu.empty_cache()
+    assert torch.npu.memory_reserved(0) <= free
 
 
 def test_results_that_the_host_has_dropped_do_not_pile_up():

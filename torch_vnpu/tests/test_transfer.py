@@ -75,6 +75,50 @@ def test_it_nests_and_repeats() -> None:
         assert torch.zeros(1, device="cuda").is_cuda
 
 
+def test_contexts_may_overlap_and_activate_outlasts_them() -> None:
+    first, second = cuda_on_npu(), cuda_on_npu()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.zeros(1, device="cuda").is_npu
+    second.__exit__(None, None, None)
+    assert not _transfer.is_active()
+
+    with cuda_on_npu():
+        _transfer.activate()
+    try:
+        assert torch.zeros(1, device="cuda").is_npu
+        with cuda_on_npu():
+            _transfer.deactivate()
+            assert not _transfer.is_active()
+    finally:
+        _transfer.deactivate()
+    assert not _transfer.is_active()
+
+
+def test_contexts_of_several_threads_overlap() -> None:
+    failures: list[str] = []
+    inside, left = threading.Barrier(2), threading.Event()
+
+    def one(leaves_first: bool) -> None:
+        with cuda_on_npu():
+            inside.wait(60)
+            if not leaves_first:
+                left.wait(60)
+                if not torch.zeros(1, device="cuda").is_npu:
+                    failures.append("not redirected")
+                return
+        left.set()
+
+    threads = [threading.Thread(target=one, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert left.is_set() and not failures
+    assert not _transfer.is_active()
+
+
 def test_a_plain_import_applies_nothing(with_vnpu: Any) -> None:
     done = with_vnpu("""
         import sys, torch

@@ -1,6 +1,7 @@
 #include "caching.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -70,7 +71,7 @@ class Cache {
   void record_stream(Block* block, vnpuStream_t stream);
   void charge(size_t bytes, c10::DeviceIndex device);
   void discharge(size_t bytes, c10::DeviceIndex device);
-  void release_segments(c10::DeviceIndex device);
+  void release_segments();
   std::vector<SegmentInfo> snapshot(c10::DeviceIndex device);
   void free_awaiting();  // the mutex is held
 
@@ -87,7 +88,8 @@ class Cache {
   void keep(Pool& pool, Block* block);
   void merge(Pool& pool, Block* block);
   void merge_bins(Pool& pool);
-  void free_segments();
+  void retire_segments();
+  void free_retired(uint64_t until);
   void insert(Pool& pool, Block* block);
   void erase(Pool& pool, Block* block);
   void count_split(const Block* block, bool more);
@@ -103,6 +105,8 @@ class Cache {
   vnpuStream_t last_stream_ = nullptr;
   StreamPools* last_pools_ = nullptr;
   std::map<char*, Segment> segments_;
+  std::deque<Block*> retired_;  // segments that no pool has any more, and the device does not have back yet
+  uint64_t retired_ever_ = 0, freed_ever_ = 0;
   std::vector<Block*> awaiting_;
   std::vector<Block*> spare_;
 };
@@ -248,8 +252,8 @@ Block* Cache::new_segment(size_t size, c10::DeviceIndex device, vnpuStream_t str
   return block;
 }
 
-// Segments in which nothing is used go back to the device. No queued kernel may use them any more.
-void Cache::free_segments() {
+// Segments in which nothing is used leave the pools, so that nothing new can be launched on them.
+void Cache::retire_segments() {
   for (auto& [stream, pools] : pools_) {
     merge_bins(pools->small);
     merge_bins(pools->large);
@@ -261,25 +265,49 @@ void Cache::free_segments() {
       continue;
     }
     erase(pool(block->stream, block->large), block);
+    retired_.push_back(block);
+    ++retired_ever_;
+    segment = segments_.erase(segment);
+  }
+}
+
+// The first `until` segments that were ever retired go back to the device. No queued kernel may use them any more.
+void Cache::free_retired(uint64_t until) {
+  for (; freed_ever_ < until; ++freed_ever_) {
+    auto* block = retired_.front();
+    retired_.pop_front();
     subtract(figures.segment, block->large, 1);
     subtract(figures.reserved_bytes, block->large, block->bytes);
     ++figures.num_device_free;
     vnpuFree(block->pointer);
     discard(block);
-    segment = segments_.erase(segment);
   }
 }
 
-void Cache::release_segments(c10::DeviceIndex device) {
+void drain_all() {
   int count = 0;
   vnpuGetDeviceCount(&count);
-  for (int other = 0; other < count; ++other) {  // copies between devices run on either's streams
-    vnpuDeviceDrain(other);
-    events::emit({.kind = events::Kind::DeviceSynchronize, .device = other});
+  for (int device = 0; device < count; ++device) {  // copies between devices run on either's streams
+    vnpuDeviceDrain(device);
+    events::emit({.kind = events::Kind::DeviceSynchronize, .device = device});
   }
+}
+
+void Cache::release_segments() {
+  drain_all();
+  uint64_t until = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    free_awaiting();
+    retire_segments();
+    until = retired_ever_;
+    if (freed_ever_ == until) return;
+  }
+  // While we waited, other threads went on: they may have launched kernels on memory and freed it. Those of another thread that
+  // is in here are freed too, so that nobody runs out of memory because somebody else is still waiting.
+  drain_all();
   std::lock_guard<std::mutex> lock(mutex);
-  free_awaiting();
-  free_segments();
+  free_retired(until);
 }
 
 // More memory from the device: a whole segment, else just what is asked for, else after all that is unused was given back.
@@ -296,7 +324,7 @@ Block* Cache::grow(std::unique_lock<std::mutex>& lock, size_t size, size_t reque
       ++figures.num_alloc_retries;
       // The queues may wait for a listener that allocates, so the lock is not held while we wait for them.
       lock.unlock();
-      release_segments(device);
+      release_segments();
       lock.lock();
     }
     for (const size_t segment : {segment_size(size), size})
@@ -365,7 +393,7 @@ void Cache::charge(size_t bytes, c10::DeviceIndex device) {
       std::lock_guard<std::mutex> lock(mutex);
       ++figures.num_alloc_retries;
     }
-    release_segments(device);
+    release_segments();
     error = vnpuMemCharge(bytes, device);
   }
   std::unique_lock<std::mutex> lock(mutex);
@@ -466,7 +494,7 @@ void empty_cache() {
   int count = 0;
   vnpuGetDeviceCount(&count);
   for (int device = 0; device < count; ++device)
-    cache_of(static_cast<c10::DeviceIndex>(device)).release_segments(static_cast<c10::DeviceIndex>(device));
+    cache_of(static_cast<c10::DeviceIndex>(device)).release_segments();
 }
 
 DeviceStats stats(c10::DeviceIndex device) {
@@ -476,22 +504,26 @@ DeviceStats stats(c10::DeviceIndex device) {
   return cache.figures;
 }
 
+namespace {
+template <class Action>
+void each_figure(DeviceStats& f, Action action) {
+  for (auto* stat : {&f.allocation, &f.segment, &f.active, &f.inactive_split, &f.allocated_bytes, &f.reserved_bytes,
+                     &f.active_bytes, &f.inactive_split_bytes, &f.requested_bytes})
+    for (auto& one : *stat) action(one);
+}
+}  // namespace
+
 void reset_peak(c10::DeviceIndex device) {
   auto& cache = cache_of(device);
   std::lock_guard<std::mutex> lock(cache.mutex);
-  auto& f = cache.figures;
-  for (auto* stat : {&f.allocation, &f.segment, &f.active, &f.inactive_split, &f.allocated_bytes, &f.reserved_bytes,
-                     &f.active_bytes, &f.inactive_split_bytes, &f.requested_bytes})
-    for (auto& one : *stat) one.reset_peak();
+  each_figure(cache.figures, [](auto& one) { one.reset_peak(); });
 }
 
 void reset_accumulated(c10::DeviceIndex device) {
   auto& cache = cache_of(device);
   std::lock_guard<std::mutex> lock(cache.mutex);
   auto& f = cache.figures;
-  for (auto* stat : {&f.allocation, &f.segment, &f.active, &f.inactive_split, &f.allocated_bytes, &f.reserved_bytes,
-                     &f.active_bytes, &f.inactive_split_bytes, &f.requested_bytes})
-    for (auto& one : *stat) one.reset_accumulated();
+  each_figure(f, [](auto& one) { one.reset_accumulated(); });
   f.num_alloc_retries = f.num_ooms = f.num_sync_all_streams = f.num_device_alloc = f.num_device_free = 0;
 }
 

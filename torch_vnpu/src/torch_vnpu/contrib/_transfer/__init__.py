@@ -18,15 +18,24 @@ _ON_DEMAND = "compile"  # what it writes exists only once torch._dynamo is loade
 manager = PatchManager("transfer_to_npu", order=GROUPS)
 _lock = threading.RLock()
 _active = False
+_asked = False  # by `activate`: what holds outside of contexts
+_contexts = 0
 _watching = False
 
 
 def activate() -> None:
-    """Redirect CUDA to npu in this process. Idempotent.
+    """Redirect CUDA to npu in this process. Idempotent, and it outlasts the contexts of `cuda_on_npu` that it is called in.
 
     Raises:
         unpatch.patches.PatchError: a patch cannot be applied; none is left behind.
     """
+    global _asked
+    with _lock:
+        _apply()
+        _asked = True
+
+
+def _apply() -> None:
     global _active
     with _lock:
         if _active:
@@ -44,13 +53,15 @@ def activate() -> None:
 
 
 def deactivate() -> None:
-    """Put back what `activate` replaced. Tensors stay where they are, and so does what others have copied meanwhile.
+    """Put back what `activate` replaced, in contexts of `cuda_on_npu` too. Tensors stay where they are, and so does what others
+    have copied meanwhile.
 
     Raises:
         unpatch.patches.NotRevertibleError: somebody else has written one of the targets since; the others are put back.
     """
-    global _active
+    global _active, _asked
     with _lock:
+        _asked = False
         if not _active:
             return
         from torch_vnpu.contrib._transfer import compile_patches
@@ -69,14 +80,20 @@ def is_active() -> bool:
 
 @contextmanager
 def cuda_on_npu() -> Iterator[None]:
-    """Context in which CUDA is redirected to npu, in all threads; where it was before, it stays so afterwards."""
-    before = _active
-    activate()
+    """Context in which CUDA is redirected to npu, in all threads. It ends with the last of the contexts, in whatever threads and
+    order these are left, unless `activate` has been called.
+    """
+    global _contexts
+    with _lock:
+        _apply()
+        _contexts += 1
     try:
         yield
     finally:
-        if not before:
-            deactivate()
+        with _lock:
+            _contexts -= 1
+            if not _contexts and not _asked:
+                deactivate()
 
 
 def _watch_dynamo() -> None:

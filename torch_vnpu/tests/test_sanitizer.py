@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch_vnpu import _C
 from torch_vnpu import sanitizer as package
 from torch_vnpu.sanitizer import Sanitizer, SanitizerError, SanitizerWarning, kernel_check, render, suppressions
+from torch_vnpu.sanitizer.dispatch_capture import DispatchCapture, Kernel, connect_gpu_trace
 from torch_vnpu.sanitizer.findings import Finding
 from torch_vnpu.sanitizer.log import LogError, Recorder, replay
 from torch_vnpu.sanitizer.run import replay_log, run_sanitized
@@ -255,6 +256,44 @@ def test_what_was_never_ordered_is_judged_at_the_end_of_the_process(fresh):
     )
     assert run.code == 0
     assert "Use after free" in run.err
+
+
+# ---- other backends ----
+
+
+class _Trace:
+    """Callbacks as PyTorch's `_gpu_trace` modules have them."""
+
+    def __init__(self):
+        self.callbacks = {}
+
+    def __getattr__(self, name):
+        kind = name.removeprefix("register_callback_for_")
+        if kind == name:
+            raise AttributeError(name)
+        return lambda callback: self.callbacks.setdefault(kind, callback)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_operators_of_another_backend(waits):
+    found, stream = [], 1
+    detector, trace = _C.Detector(), _Trace()
+    connect_gpu_trace(detector, trace, lambda: 0)
+    capture = DispatchCapture(detector, found.append, "meta", lambda index: stream)
+    capture.describe = lambda func, args, kwargs, result: Kernel(
+        "mine::op", 0, stream, (("x", 4096, 64, 0, 0, 4, (16,), (1,), True),), False
+    )
+    trace.callbacks["memory_allocation"](4096)
+    with capture:
+        torch.empty(1)
+        stream = 2
+        if waits:
+            trace.callbacks["event_record"](7, 1)
+            trace.callbacks["event_wait"](7, 2)
+        torch.empty(1)
+    assert [finding[0] for finding in found] == ([] if waits else ["race"])
+    trace.callbacks["memory_deallocation"](4096)
+    assert detector.statistics()["blocks"] == 0
 
 
 # ---- suppressions ----

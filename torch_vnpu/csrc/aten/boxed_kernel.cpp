@@ -70,8 +70,11 @@ class Call {
     }
     if (traits_.writes) aliases_.write_back();
     give_outputs(stack);
-    if (C10_UNLIKELY(told)) tell(given, stack->data() + (stack->size() - traits_.returns));
-    for (const auto other : others) order(stream(), other);
+    const auto order_others = [&] {
+      for (const auto other : others) order(stream(), other);
+    };
+    if (C10_UNLIKELY(told)) tell(given, stack->data() + (stack->size() - traits_.returns), order_others);
+    order_others();
   }
 
   // Queues the kernel, and puts the results that `plan` tells onto the stack. `out` is the overload that writes them.
@@ -164,7 +167,7 @@ class Call {
     const auto to = stream(), from = vnpuGetCurrentStream(source.device().index());
     order(from, to);
     Deferred::launch(std::move(call));
-    if (C10_UNLIKELY(accesses_wanted())) tell(given, given.data());
+    if (C10_UNLIKELY(accesses_wanted())) tell(given, given.data(), [&] { order(to, from); });
     order(to, from);
     stack->push_back(given[0]);
     return true;
@@ -359,7 +362,17 @@ class Call {
     return streams;
   }
 
-  // Tells the listeners what the call reads and writes.
+  // Tells the listeners what the call reads and writes. Where one throws, `otherwise` is still done.
+  template <class Otherwise>
+  void tell(const Stack& given, const IValue* returned, Otherwise otherwise) const {
+    try {
+      tell(given, returned);
+    } catch (...) {
+      otherwise();
+      throw;
+    }
+  }
+
   void tell(const Stack& given, const IValue* returned) const {
     bool waits = traits_.waits || host_result_;
     if (traits_.copies && given[0].isTensor() && given[1].isTensor()) {

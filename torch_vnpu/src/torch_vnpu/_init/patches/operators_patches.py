@@ -18,7 +18,7 @@ _names = manager.declare(
     ),
     origin=Origin(introduced="torch_vnpu 0.1.0"),
     versions="torch>=2.13",
-    remove_when="no program is expected to call operators of npu as attributes of torch",
+    remove_when="torch_vnpu>=1.0",
 )
 
 

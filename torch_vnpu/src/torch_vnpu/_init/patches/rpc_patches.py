@@ -1,5 +1,7 @@
 """RPC: torch replaces its enumeration of backends when one is registered, but `torch.distributed.rpc` keeps the old one."""
 
+import inspect
+
 import torch.distributed as dist
 
 from torch_vnpu._init.patches import manager
@@ -7,6 +9,10 @@ from unpatch.patches import Origin
 
 if dist.is_available() and dist.rpc.is_available():
     from torch.distributed.rpc import backend_registry
+
+    def torch_keeps_no_copy() -> bool:
+        """torch.distributed.rpc has no BackendType of its own that it took when it was imported"""
+        return "BackendType" not in inspect.getsource(dist.rpc)
 
     manager.declare(
         id="rpc-backend-types",
@@ -18,6 +24,7 @@ if dist.is_available() and dist.rpc.is_available():
         ),
         origin=Origin(introduced="torch_vnpu 0.1.0"),
         versions="torch>=2.13",
-        remove_when="torch.distributed.rpc.BackendType follows backend_registry.register_backend",
+        remove_when=torch_keeps_no_copy,
         risk="torch.distributed.rpc.init_rpc without a backend raises without it.",
+        fingerprints={"torch.distributed.rpc.BackendType": "signature:0682bdc8f72d"},
     ).replace("torch.distributed.rpc.BackendType", backend_registry.BackendType)

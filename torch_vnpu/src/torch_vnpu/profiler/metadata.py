@@ -16,7 +16,9 @@ _ALTERED = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = " (metadata)"
 #: Keys that the writer itself puts beside the metadata.
-RESERVED = frozenset({"schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName"})
+RESERVED = frozenset(
+    {"schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName"}
+)
 
 
 def plain(text: str) -> str:
@@ -39,7 +41,9 @@ def value(text: str) -> tuple[str, int]:
     A value without a backslash passes byte for byte. What is no JSON (nor are NaN and Infinity) becomes a text.
     """
     try:
-        tree = json.loads(text, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
+        tree = json.loads(
+            text, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant
+        )
         if "\\" not in text and not _SURROGATE.search(text):
             return text, 0
         count = _Count()

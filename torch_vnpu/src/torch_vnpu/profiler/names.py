@@ -2,7 +2,7 @@
 
 torch's writer of traces puts quotes into the file as they are, so that nothing can read it, turns backslashes over, and calls
 every name that is not printable ASCII `unknown`. The events that it wrote are known, in its order, so the file is read by lines
-(it writes one field a line, and no name spans two) and each such name is written again.
+(it writes one field a line; only a thread's name can span several) and each such name is written again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVENT = re.compile(rb'    "ph": "[Xi]"')
 _NAME = re.compile(rb'(.*?"name": ").*(",?\s*)', re.DOTALL)
 _TITLE = re.compile(rb'(.*"traceName": ").*(" ?\}\s*)', re.DOTALL)
 #: A process's or thread's name that a reader of JSON cannot take.
-_BROKEN_TITLE = re.compile(rb'\n      "name": "(?![ !#-\[\]-~]*"\n)')
+_BROKEN_TITLE = re.compile(rb'\n      "name": "(?![ !#-\[\]-~]*"\n    \})')
 
 
 def is_clean(text: str) -> bool:
@@ -46,15 +46,23 @@ def restore(file: Path, names: Sequence[str], title: str) -> bool:
     new = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(file, "rb") as source, open(new, "xb") as target:
-            at, due = 0, False
+            at, due, title_lines = 0, False, b""
             for line in source:
+                if title_lines:
+                    if line.startswith(b"    }"):
+                        target.write(_escaped(title_lines))
+                        title_lines = b""
+                    else:
+                        title_lines += line
+                        continue
                 if _EVENT.match(line):
                     due = at < len(names)
                 if due and line.startswith(b'    "name": "'):
                     line = _with(line, names[at])
                     at, due = at + 1, False
                 elif line.startswith(b'      "name": "'):
-                    line = _escaped(line)
+                    title_lines = line
+                    continue
                 elif b'"traceName": "' in line and (found := _TITLE.fullmatch(line)):
                     line = found[1] + _quoted(title) + found[2]
                 target.write(line)
@@ -79,9 +87,8 @@ def _with(line: bytes, name: str) -> bytes:
 
 def _escaped(line: bytes) -> bytes:
     found = _NAME.fullmatch(line)
-    if found is None:
-        return line
-    return found[1] + _quoted(line[len(found[1]) : len(line) - len(found[2])].decode(errors="replace")) + found[2]
+    assert found is not None  # the caller saw the field
+    return found[1] + _quoted(line[found.end(1) : found.start(2)].decode(errors="replace")) + found[2]
 
 
 def _quoted(text: str) -> bytes:

@@ -75,7 +75,8 @@ _metadata = manager.declare(
 
 @_metadata.replace("torch.profiler.profiler._KinetoProfile.add_metadata")
 def add_metadata(self: Any, key: str, value: str) -> None:
-    self.add_metadata_json(key, json.dumps(value, ensure_ascii=False))
+    self._trace_metadata[key] = spelled = json.dumps(value, ensure_ascii=False)
+    torch.autograd._add_metadata_json(key, spelled)
 
 
 @_metadata.replace("torch.autograd._add_metadata_json")
@@ -87,7 +88,7 @@ def add_metadata_json(key: str, value: str) -> None:
         warnings.warn(
             f"the trace shows {altered} text{'s' if altered > 1 else ''} of the metadata {key!r} with other characters: its "
             "writer takes no quotes, backslashes and control characters, and JSON only",
-            stacklevel=4,
+            stacklevel=3,
         )
     original(add_metadata_json)(metadata.key(key), shown)
 

@@ -94,7 +94,8 @@ def test_a_file_that_was_cut_off_is_told_and_repaired(write, chunk, events, data
     cut = data.draw(st.integers(len('{"traceEvents": ['), len(content) - 1))
     file = write(content[:cut])
     ((byte, message), *_) = check(file).problems["json"].examples
-    assert (byte == cut or "UTF-8" in message) and ("cut" in message or "escape" in message)
+    assert byte == cut or "UTF-8" in message
+    assert "cut" in message
     done, trace = repaired(file)
     assert done.cut
     assert trace["traceEvents"] == events[: done.events]
@@ -291,9 +292,15 @@ def test_wrong_usage(vnpu, tmp_path):
         assert "Example:" in vnpu(command, "--help").output
 
 
-def test_the_checker_needs_no_torch(tmp_path):
-    code = "import sys, torch_vnpu.profiler.checking, torch_vnpu.profiler.repairing, torch_vnpu.profiler.summing; print('torch' in sys.modules)"
-    # As where the package itself cannot be imported.
-    stub = "import importlib.util, sys; sys.modules['torch_vnpu'] = importlib.util.module_from_spec(importlib.util.find_spec('torch_vnpu')); "
-    done = subprocess.run([sys.executable, "-c", stub + code], capture_output=True, text=True, check=True)
+NO_TORCH = """
+import importlib.util, sys
+# As where the package itself cannot be imported.
+sys.modules["torch_vnpu"] = importlib.util.module_from_spec(importlib.util.find_spec("torch_vnpu"))
+import torch_vnpu.profiler.checking, torch_vnpu.profiler.repairing, torch_vnpu.profiler.summing
+print("torch" in sys.modules)
+"""
+
+
+def test_the_checker_needs_no_torch():
+    done = subprocess.run([sys.executable, "-c", NO_TORCH], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

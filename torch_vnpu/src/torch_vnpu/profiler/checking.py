@@ -1,7 +1,7 @@
 """What is wrong with a chrome trace, by the rules of those who read it.
 
-The rules: JSON; slices of one lane nest (a viewer drops or moves those that do not), and those of a device's lane, which runs
-one thing at a time, do not even nest; each flow has one start and one finish, not before it; a correlation is on one call; numbers
+The rules: JSON; slices of one lane nest (a viewer drops or moves those that do not), and those of a device's lane, which
+runs one thing at a time, do not even nest; each flow has one start and one finish, not before it; a correlation is on one call; numbers
 keep their nanoseconds as doubles; begins have their ends. Sources: Chrome's "Trace Event Format" and what Perfetto documents
 about its import of JSON.
 """
@@ -127,7 +127,7 @@ class _Check:
         phase = event["ph"]
         if phase not in _WITH_TIME:
             return
-        time = event.get("ts")
+        time: Any = event.get("ts")
         if not _is_number(time):
             report.add("form", byte, f"an event of phase {phase} without a time (ts)")
             return

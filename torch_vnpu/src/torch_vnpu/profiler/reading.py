@@ -1,7 +1,7 @@
 """Reads the events of a chrome trace one after the other, in bounded memory, and says at which byte a broken one breaks.
 
-The file is looked at as Latin-1, in which characters are bytes, so that positions cost nothing; `text` turns a string of it into
-what it is. Both forms of the format are read: an object with `traceEvents`, and the bare array, whose end may be missing.
+The file is looked at as Latin-1, in which characters are bytes, so that positions cost nothing; `text` turns a string of it
+into what it is. Both forms of the format are read: an object with `traceEvents`, and the bare array, whose end may be missing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def text(latin: str) -> str:
 
 def opened(file: Path) -> IO[bytes]:
     """The file's bytes, unpacked where it is packed. Positions are those of what is unpacked. Raises OSError."""
-    raw = open(file, "rb")
+    raw = open(file, "rb")  # noqa: SIM115  # the caller's to close
     if raw.peek(2)[:2] == b"\x1f\x8b":
         return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
     return raw

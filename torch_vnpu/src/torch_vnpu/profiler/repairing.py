@@ -187,11 +187,11 @@ class _Repairer:
             self.at = found.end()
             return True
         self.done.lost += 1
-        found = _NEXT.search(self.buffer, self.at + 1)
-        if found is None:
+        behind = _NEXT.search(self.buffer, self.at + 1)
+        if behind is None:
             self.at = len(self.buffer)
             return False
-        self.at = found.end()
+        self.at = behind.end()
         return True
 
 

@@ -121,7 +121,7 @@ def _device(device: Any, lane: list[tuple[int, int, str, str, int]], calls: dict
             gaps.append(Gap(_us(end - lane[0][0]), _us(start - end), name, bound))
         end = max(end, until)
     span = busy[-1][1] - busy[0][0]
-    bound = [gap.length for gap in gaps if gap.host_bound]
+    waits = [gap.length for gap in gaps if gap.host_bound]
     return Device(
         device,
         span=_us(span),
@@ -129,8 +129,8 @@ def _device(device: Any, lane: list[tuple[int, int, str, str, int]], calls: dict
         copy=_us(_length(copy)),
         overlap=_us(_length(compute) + _length(copy) - _length(busy)),
         idle=_us(span - _length(busy)),
-        host_bound=round(sum(bound), 3),
-        host_bound_gaps=len(bound),
+        host_bound=round(sum(waits), 3),
+        host_bound_gaps=len(waits),
         gaps=heapq.nlargest(shown, gaps, key=lambda gap: gap.length),
     )
 

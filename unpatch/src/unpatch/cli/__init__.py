@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ablate": ("unpatch.cli.ablate:ablate", "Run a study: which patches can be deleted?"),
     "check": ("unpatch.cli.patches:check", "Do the patches of a module still fit?"),
     "list": ("unpatch.cli.patches:list_patches", "List the patches of a module and their state."),
+    "ops": ("unpatch.cli.ops:ops", "Which operators does a module run, and how?"),
     "report": ("unpatch.cli.report:report", "Show the evidence of a finished study again."),
 }
 

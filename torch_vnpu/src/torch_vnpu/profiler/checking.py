@@ -1,9 +1,9 @@
 """What is wrong with a chrome trace, by the rules of those who read it.
 
-The rules: JSON; slices of one lane nest (a viewer drops or moves those that do not), and those of a device's lane, which
-runs one thing at a time, do not even nest; each flow has one start and one finish, not before it; a correlation is on one call; numbers
-keep their nanoseconds as doubles; begins have their ends. Sources: Chrome's "Trace Event Format" and what Perfetto documents
-about its import of JSON.
+The rules: JSON; slices of one lane nest (a viewer drops or moves those that do not), and those of a device's lane, which runs
+one thing at a time, do not even nest; each flow has one start and one finish, not before it; a correlation is on one call;
+numbers keep their nanoseconds as doubles; begins have their ends. Sources: Chrome's "Trace Event Format" and what Perfetto
+documents about its import of JSON.
 """
 
 from __future__ import annotations

@@ -24,14 +24,22 @@ class TargetError(UnpatchError):
 
 @click.command()
 @click.argument("target", required=False)
-@click.option("--input", "inputs", multiple=True, metavar="SHAPE", help="A tensor to call it with, 8,128 or 8,16:int64; repeat.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="SHAPE", help="A tensor to call it with, 8,128 or 8,16:int64; repeat."
+)
 @click.option("--sample", metavar="NAME", help="For file.py::function: the function in it that returns the arguments.")
 @click.option("--device", default="cpu", show_default=True, help="Where to run it: cpu, npu, cuda:1, meta …")
 @click.option("--backward/--no-backward", default=True, help="Run the backward pass, too (default).")
 @click.option("--stack", is_flag=True, help="Say where each operator was called.")
 @click.option("--graphs", is_flag=True, help="Add AOTAutograd's graphs (some seconds).")
 @click.option("--kernel-log", is_flag=True, help="Let an npu print its kernels and queues on stderr (TORCH_NPU_LOGS).")
-@click.option("--diff", nargs=2, metavar="A B", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Compare two JSON files.")
+@click.option(
+    "--diff",
+    nargs=2,
+    metavar="A B",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Compare two JSON files.",
+)
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which --diff reads.")
 @click.pass_context
@@ -79,7 +87,9 @@ def ops(
         from unpatch.files import write_whole
 
         write_whole(html, show.html(listing))
-    click.echo(msgspec.json.format(msgspec.json.encode(listing)).decode() if as_json else "\n".join(show.lines(listing)))
+    click.echo(
+        msgspec.json.format(msgspec.json.encode(listing)).decode() if as_json else "\n".join(show.lines(listing))
+    )
 
 
 def _listing(
@@ -99,12 +109,23 @@ def _listing(
             function = function.to(where)
         if not callable(function):
             raise TargetError(f"{target} is no module or function, but {type(function).__name__}")
-        arguments = tuple(one.to(where).requires_grad_(one.requires_grad) if isinstance(one, torch.Tensor) else one for one in arguments)
-        return collect(function, arguments, target=target, device=device, backward=backward, stacks=stack, graphs=graphs)
+        arguments = tuple(_there(one, where) for one in arguments)
+        return collect(
+            function, arguments, target=target, device=device, backward=backward, stacks=stack, graphs=graphs
+        )
     except UnpatchError:
         raise
     except Exception as error:
         raise TargetError(f"{target} on {device}: {type(error).__name__}: {error}") from error
+
+
+def _there(value: Any, device: Any) -> Any:
+    """A tensor on the device, as a leaf; anything else as it is."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().to(device).requires_grad_(value.requires_grad)
 
 
 def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -178,9 +199,10 @@ def _compare(context: click.Context, files: tuple[Path, Path], as_json: bool) ->
             listings.append(msgspec.json.decode(file.read_bytes(), type=Listing))
         except msgspec.MsgspecError as error:
             raise TargetError(f"{file} is no listing: {error}. `unpatch ops … --json` writes one") from error
-    rows = diff(*listings)
+    first, second = listings
+    rows = diff(first, second)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     else:
-        click.echo("\n".join(show.diff_lines(*listings, rows)))
+        click.echo("\n".join(show.diff_lines(first, second, rows)))
     context.exit(any(row.what != "=" for row in rows))

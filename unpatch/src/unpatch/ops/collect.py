@@ -44,7 +44,7 @@ def collect(
         result = function(*arguments)
         roots = [tensor for tensor in _tensors(result) if tensor.requires_grad]
         if backward and roots:
-            torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+            torch.autograd.backward(roots, list(map(torch.ones_like, roots)))
         return result
 
     kind = device.partition(":")[0]
@@ -57,7 +57,8 @@ def collect(
         nodes = _nodes(result)
     _forget_gradients(function, arguments)
     # torch.profiler.profile would load Inductor: two seconds.
-    with torch.autograd.profiler.profile(use_device=kind if kind not in ("cpu", "meta") else None) as profiler:
+    used = kind if kind not in ("cpu", "meta") else None
+    with torch.autograd.profiler.profile(use_device=used, use_kineto=True) as profiler:
         run()
     _forget_gradients(function, arguments)
     around = _around(recorded.calls, profiler)
@@ -113,7 +114,11 @@ def _nodes(result: Any) -> dict[int, str]:
 
 def _around(calls: list[OperatorCall], profiler: Any) -> list[_Around]:
     """Find each call among the profiler's operators: the next of its name that is not inside of the one before."""
-    events = [event for event in profiler.function_events if event.device_type == torch.autograd.DeviceType.CPU and not event.is_async]
+    events = [
+        event
+        for event in profiler.function_events
+        if event.device_type == torch.autograd.DeviceType.CPU and not event.is_async
+    ]
     events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
     main = next((event.thread for event in events if event.name.startswith("aten::")), None)
     rows = {"main": [event for event in events if event.thread == main]}
@@ -157,7 +162,7 @@ def _decomposition(name: str) -> str:
 
 
 def _graphs(function: Any, arguments: tuple[Any, ...], backward: bool) -> dict[str, str]:
-    from functorch.compile import aot_function, aot_module
+    from torch._functorch.aot_autograd import aot_function, aot_module
 
     graphs: dict[str, str] = {}
 
@@ -172,7 +177,6 @@ def _graphs(function: Any, arguments: tuple[Any, ...], backward: bool) -> dict[s
     result = aot(function, fw_compiler=keep("forward"), bw_compiler=keep("backward"))(*arguments)
     roots = [tensor for tensor in _tensors(result) if tensor.requires_grad]
     if backward and roots:
-        torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+        torch.autograd.backward(roots, list(map(torch.ones_like, roots)))
     _forget_gradients(function, arguments)
     return graphs
-

@@ -1,4 +1,4 @@
-"""Two listings side by side: their operators as aligned sequences, thread by thread."""
+"""Two listings side by side: their operators as aligned sequences."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ class Row(msgspec.Struct, frozen=True):
     what: str
     first: Operator | None
     second: Operator | None
-    differs: tuple[str, ...] = ()  #: of `~`: which of shapes, kernel, path, node
+    differs: tuple[str, ...] = ()  #: of `~`: which of inputs, outputs, within, autograd
 
 
 def diff(first: Listing, second: Listing) -> list[Row]:
-    """Align the operators by name. Devices and files' lines are expected to differ, and are not compared."""
+    """Align the operators by name. Devices, threads and files' lines are expected to differ, and are not compared."""
     rows: list[Row] = []
-    threads = dict.fromkeys(operator.call.thread for listing in (first, second) for operator in listing.operators)
-    for thread in threads:
-        one = [operator for operator in first.operators if operator.call.thread == thread]
-        other = [operator for operator in second.operators if operator.call.thread == thread]
-        matcher = SequenceMatcher(None, [o.call.name for o in one], [o.call.name for o in other], autojunk=False)
-        for tag, start, end, begin, stop in matcher.get_opcodes():
-            if tag == "equal":
-                rows += [_compared(a, b) for a, b in zip(one[start:end], other[begin:stop], strict=True)]
-            else:
-                rows += [Row("-", operator, None) for operator in one[start:end]]
-                rows += [Row("+", None, operator) for operator in other[begin:stop]]
+    one, other = _in_order(first), _in_order(second)
+    matcher = SequenceMatcher(None, [o.call.name for o in one], [o.call.name for o in other], autojunk=False)
+    for tag, start, end, begin, stop in matcher.get_opcodes():
+        if tag == "equal":
+            rows += [_compared(a, b) for a, b in zip(one[start:end], other[begin:stop], strict=True)]
+        else:
+            rows += [Row("-", operator, None) for operator in one[start:end]]
+            rows += [Row("+", None, operator) for operator in other[begin:stop]]
     return rows
+
+
+def _in_order(listing: Listing) -> list[Operator]:
+    """By thread, the main one first, as there is no order between threads; CPU's backward pass is in the main one."""
+    return sorted(listing.operators, key=lambda operator: operator.call.thread != "main")
 
 
 def _compared(one: Operator, other: Operator) -> Row:

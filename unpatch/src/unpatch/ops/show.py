@@ -8,7 +8,11 @@ from unpatch.ops.diff import Row
 from unpatch.ops.model import Listing, Operator
 
 _environment = Environment(
-    loader=PackageLoader("unpatch.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=PackageLoader("unpatch.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 
 
@@ -33,7 +37,9 @@ def lines(listing: Listing) -> list[str]:
             text += ["", f"thread {thread}"]
         indent = " " * (width + 2)
         text.append(f"{number:>{width}}  {route(operator)}")
-        text.append(f"{indent}  {signature(operator)} on {call.device}{', autograd ' + operator.node if operator.node else ''}")
+        text.append(
+            f"{indent}  {signature(operator)} on {call.device}{', autograd ' + operator.node if operator.node else ''}"
+        )
         if operator.decomposition:
             text.append(f"{indent}  can be decomposed by {operator.decomposition}")
         text += [f"{indent}  at {frame}" for frame in call.stack]
@@ -53,17 +59,22 @@ def signature(operator: Operator) -> str:
 
 def diff_lines(first: Listing, second: Listing, rows: list[Row]) -> list[str]:
     """The alignment as text."""
-    text = [f"- {first.target} on {first.device}, torch {first.torch}", f"+ {second.target} on {second.device}, torch {second.torch}"]
+    text = [
+        f"- {first.target} on {first.device}, torch {first.torch}",
+        f"+ {second.target} on {second.device}, torch {second.torch}",
+    ]
     for row in rows:
         operator = row.first or row.second
         assert operator is not None  # one of the two
-        text.append(f"{row.what} {operator.call.thread:<9} {operator.call.name} {signature(operator)}")
+        text.append(f"{row.what} {operator.call.name} {signature(operator)}")
         if row.first and row.second and row.differs:
             text[-1] += f"  other: {', '.join(row.differs)}"
             text.append(f"    {route(row.first)}\n    {signature(row.first)}")
             text.append(f"    {route(row.second)}\n    {signature(row.second)}")
     counts = {what: sum(row.what == what for row in rows) for what in "=~-+"}
-    text.append(f"{counts['=']} equal, {counts['~']} otherwise, {counts['-']} only in the first, {counts['+']} only in the second")
+    text.append(
+        f"{counts['=']} equal, {counts['~']} otherwise, {counts['-']} only in the first, {counts['+']} only in the second"
+    )
     return text
 
 

@@ -2,12 +2,13 @@
 # make demo    ablate the historical torch_npu patches and write evidence/
 # make test    style, types and tests
 # make opinfo  PyTorch's operator database on npu against CPU, all of it (some ten minutes); writes docs/operators.md
+# make readers  real readers of traces (HolisticTraceAnalysis, torch-tb-profiler) on traces of ours
 # make bench   the ratios that the README quotes
 # Each needs Python 3.11, gcc (with g++) and make, nothing else; nothing is built again where nothing changed.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup demo test check opinfo bench clean
+.PHONY: setup demo test check opinfo readers bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 JOBS ?= 2
@@ -59,6 +60,14 @@ test: check
 # Interrupted, it goes on where it was, as long as the backend is the same.
 opinfo: setup
 	PYTHONPATH=torch_vnpu/tests/support $(BIN)/python -m opinfo docs/operators.md --jobs $(JOBS)
+
+# Beside the environment: their own dependencies are many, of which reading needs few.
+$(STAMPS)/readers: $(STAMPS)/native requirements-readers.txt
+	$(PIP) --no-deps --target $(VENV)/readers -r requirements-readers.txt
+	@touch $@
+
+readers: $(STAMPS)/readers
+	PYTHONPATH=$(abspath $(VENV)/readers) OMP_NUM_THREADS=1 $(BIN)/pytest -m readers torch_vnpu/tests/test_trace_readers.py
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done

@@ -3,12 +3,13 @@
 # make test    style, types and tests
 # make opinfo  PyTorch's operator database on npu against CPU, all of it (some ten minutes); writes docs/operators.md
 # make audit-truth  audits of real packages against what is known of them (some six minutes)
+# make readers  real readers of traces (HolisticTraceAnalysis, torch-tb-profiler) on traces of ours
 # make bench   the ratios that the README quotes
 # Each needs Python 3.11, gcc (with g++) and make, nothing else; nothing is built again where nothing changed.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup demo test check opinfo audit-truth bench clean
+.PHONY: setup demo test check opinfo audit-truth readers bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 JOBS ?= 2
@@ -68,6 +69,14 @@ $(STAMPS)/audit-extras: $(STAMPS)/unpatch requirements-audit.txt
 
 audit-truth: setup $(STAMPS)/audit-extras
 	OMP_NUM_THREADS=1 UNPATCH_AUDIT_EXTRAS=$(CURDIR)/$(VENV)/audit-extras $(BIN)/pytest -m real unpatch/tests/audit
+
+# Beside the environment: their own dependencies are many, of which reading needs few.
+$(STAMPS)/readers: $(STAMPS)/native requirements-readers.txt
+	$(PIP) --no-deps --target $(VENV)/readers -r requirements-readers.txt
+	@touch $@
+
+readers: $(STAMPS)/readers
+	PYTHONPATH=$(abspath $(VENV)/readers) OMP_NUM_THREADS=1 $(BIN)/pytest -m readers torch_vnpu/tests/test_trace_readers.py
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done

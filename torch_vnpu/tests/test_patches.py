@@ -68,7 +68,10 @@ def test_what_the_import_replaces_in_torch_is_what_is_declared(with_torch):
     replaced = set(with_torch(SNAPSHOT).passed().lines) - _BY_TORCH
     assert replaced == {
         "torch.Tensor __dlpack_device__",
+        "torch.autograd _add_metadata_json",
+        "torch.autograd.profiler.profile export_chrome_trace",
         "torch.distributed.rpc BackendType",
+        "torch.profiler.profiler._KinetoProfile add_metadata",
         "ForkingPickler._extra_reducers <class 'torch.storage.UntypedStorage'>",
     }
     at_import = [patch for patch in manager.patches if patch.id not in _AT_INDUCTORS_LOAD]
@@ -77,6 +80,9 @@ def test_what_the_import_replaces_in_torch_is_what_is_declared(with_torch):
         "torch.Tensor.__dlpack_device__",
         "torch.distributed.rpc.BackendType",
         "multiprocessing.reduction.ForkingPickler._extra_reducers[torch.UntypedStorage]",
+        "torch.autograd._add_metadata_json",
+        "torch.autograd.profiler.profile.export_chrome_trace",
+        "torch.profiler.profiler._KinetoProfile.add_metadata",
     }
 
 
@@ -90,12 +96,22 @@ def test_the_readme_tells_the_number_of_patches_and_when_each_goes():
     assert dict(rows) == {patch.id: conditions.told(patch.remove_when) for patch in manager.patches}
 
 
+def _escaping(replacement):
+    """What torch would have instead of `replacement` if it escaped."""
+    if replacement.__name__ == "add_metadata":
+        return lambda self, key, value: self._trace_metadata.update({key: json.dumps(value)})
+    return lambda *arguments: None
+
+
 def test_the_conditions_notice_when_torch_does_it_itself(monkeypatch):
     asked = {patch.id: patch.remove_when for patch in manager.patches if callable(patch.remove_when)}
     assert set(asked) == {patch.id for patch in manager.patches} - {"deprecated-operators"}  # which goes with a version
     assert {id: condition() for id, condition in asked.items()} == dict.fromkeys(asked, False)
     monkeypatch.setattr("torch_vnpu._init.patches.dlpack_patches.original", lambda function: lambda tensor: (12, 0))
     monkeypatch.setattr("torch_vnpu._init.patches.sharing_patches.reduce_storage", lambda storage: (len, ()))
+    loaded = {'a"b\\c\td': ['a"b\\c\td'], "traceEvents": [{"name": 'a"b é'}]}
+    monkeypatch.setattr("torch_vnpu._init.patches.profiler_patches._trace", lambda profiler: loaded)
+    monkeypatch.setattr("torch_vnpu._init.patches.profiler_patches.original", _escaping)
     monkeypatch.setattr("inspect.getsource", lambda module: "from torch.accelerator import scatter")
     monkeypatch.setattr(
         "torch_vnpu.compile.inductor_patches._own_source", lambda ours, target: "return by_backend(device)"

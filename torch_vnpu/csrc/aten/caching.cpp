@@ -432,14 +432,15 @@ std::vector<SegmentInfo> Cache::snapshot(c10::DeviceIndex device) {
   return all;
 }
 
-// What the profiler's memory view and the listeners are told of.
-void tell(events::Kind kind, const void* pointer, size_t bytes, c10::DeviceIndex device, vnpuStream_t stream) {
+// What the profiler's memory view and the listeners are told of. A free is told before it happens, lest the memory's next owner be
+// told first; `freed` is what it takes off the device's total.
+void tell(events::Kind kind, const void* pointer, size_t bytes, c10::DeviceIndex device, vnpuStream_t stream, size_t freed = 0) {
   events::emit({.kind = kind, .device = device, .stream = stream ? vnpuStreamId(stream) : -1, .pointer = pointer,
                 .bytes = bytes});
   if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
   const auto [allocated, reserved] = in_use(device);
   const auto change = static_cast<int64_t>(bytes);
-  c10::reportMemoryUsageToProfiler(const_cast<void*>(pointer), kind == events::Kind::Alloc ? change : -change, allocated,
+  c10::reportMemoryUsageToProfiler(const_cast<void*>(pointer), kind == events::Kind::Alloc ? change : -change, allocated - freed,
                                    reserved, c10::Device(c10::DeviceType::PrivateUse1, device));
 }
 
@@ -462,7 +463,7 @@ Block* allocate(size_t bytes, c10::DeviceIndex device, vnpuStream_t stream) {
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
-  tell(events::Kind::Free, block->pointer, block->requested, block->device, block->stream);
+  tell(events::Kind::Free, block->pointer, block->requested, block->device, block->stream, block->bytes);
   cache_of(block->device).release(block);
 }
 
@@ -486,7 +487,7 @@ void charge(const void* pointer, size_t bytes, c10::DeviceIndex device) {
 
 void discharge(const void* pointer, size_t bytes, c10::DeviceIndex device) {
   if (!bytes) return;
-  tell(events::Kind::Free, pointer, bytes, device, nullptr);
+  tell(events::Kind::Free, pointer, bytes, device, nullptr, bytes);
   cache_of(device).discharge(bytes, device);
 }
 

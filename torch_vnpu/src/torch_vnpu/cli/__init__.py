@@ -14,6 +14,7 @@ import click
 from torch_vnpu.cli.info import info
 from torch_vnpu.cli.program import Program
 from torch_vnpu.cli.run import run
+from torch_vnpu.cli.trace import trace
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,6 +27,7 @@ def commands() -> None:
 
 commands.add_command(info)
 commands.add_command(run)
+commands.add_command(trace)
 
 
 def main(arguments: Sequence[str] | None = None, *, failure: Exception | None = None) -> None:

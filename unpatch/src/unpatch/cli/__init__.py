@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("unpatch.cli.patches:check", "Do the patches of a module still fit?"),
     "conflicts": ("unpatch.cli.conflicts:conflicts", "What do two packages both patch?"),
     "list": ("unpatch.cli.patches:list_patches", "List the patches of a module and their state."),
+    "ops": ("unpatch.cli.ops:ops", "Which operators does a module run, and how?"),
     "report": ("unpatch.cli.report:report", "Show the evidence of a finished study again."),
     "run": ("unpatch.cli.run:run", "Run a program with chosen found patches left out."),
 }

@@ -25,6 +25,6 @@ if dist.is_available() and dist.rpc.is_available():
         origin=Origin(introduced="torch_vnpu 0.1.0"),
         versions="torch>=2.13",
         remove_when=torch_follows_the_registry,
-        fingerprints={"torch.distributed.rpc.BackendType": "signature:0682bdc8f72d"},
         risk="torch.distributed.rpc.init_rpc without a backend raises without it.",
+        fingerprints={"torch.distributed.rpc.BackendType": "signature:0682bdc8f72d"},
     ).replace("torch.distributed.rpc.BackendType", backend_registry.BackendType)

@@ -1,0 +1,80 @@
+"""What the profiler costs: a training step with it on, as a ratio to it off, and the time for each event that it records.
+
+On and off alternately in one process, medians over the rounds; with it on, a round is profiled, without its start and its stop,
+which are told apart.
+
+    python benchmarks/profiler.py [--rounds N] [--steps N]
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import torch
+from op_overhead import convnet_step
+from torch.profiler import ProfilerActivity, profile
+from training_steps import mlp_step
+
+from torch_vnpu.profiler.checking import check
+
+
+@contextmanager
+def timed(into: list[float]) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    into.append(time.perf_counter() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=10)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
+    print(
+        f"{'case':<12} {'on/off':>7} {'µs/event':>9} {'events':>7} {'start+stop ms':>14} {'export ms':>10} {'check MB/s':>11}"
+    )
+    for name, step in (("MLP 128", mlp_step(128, "npu")), ("convnet", convnet_step("npu"))):
+        off: list[float] = []
+        on: list[float] = []
+        around: list[float] = []
+        export: list[float] = []
+        checked: list[float] = []
+
+        def work(step=step) -> None:
+            for _ in range(options.steps):
+                step()
+            torch.npu.synchronize()
+
+        work()
+        for _ in range(options.rounds):
+            with timed(off):
+                work()
+            with timed(around):
+                with profile(activities=activities) as profiler:
+                    with timed(on):
+                        work()
+            around[-1] -= on[-1]
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "trace.json")
+                with timed(export):
+                    profiler.export_chrome_trace(str(file))
+                with timed(checked):
+                    report = check(file)
+                assert not report.failed, json.dumps(list(report.problems))
+                events, size = report.slices, file.stat().st_size
+        cost = (median(on) - median(off)) * 1e6 / events
+        print(
+            f"{name:<12} {median(on) / median(off):>7.2f} {cost:>9.2f} {events:>7} {median(around) * 1e3:>14.0f} "
+            f"{median(export) * 1e3:>10.0f} {size / 1e6 / median(checked):>11.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

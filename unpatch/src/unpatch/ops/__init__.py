@@ -1,0 +1,1 @@
+"""`unpatch ops`: which operators a module or function runs, and the way each takes through torch's dispatcher."""

@@ -21,7 +21,7 @@ from torch_vnpu.sanitizer import Sanitizer, SanitizerError, SanitizerWarning, ke
 from torch_vnpu.sanitizer.dispatch_capture import DispatchCapture, Kernel, connect_gpu_trace
 from torch_vnpu.sanitizer.findings import Finding
 from torch_vnpu.sanitizer.log import LogError, Recorder, replay
-from torch_vnpu.sanitizer.run import replay_log, run_sanitized
+from torch_vnpu.sanitizer.run import replay_log
 
 SUPPORT = Path(stream_programs.__file__).parent
 
@@ -424,24 +424,38 @@ sys.exit(5 if "fail" in sys.argv else None)
 """
 
 
-@pytest.mark.parametrize(("argv", "code"), [(["order"], 0), ([], 1), (["order", "fail"], 5), (["fail"], 1)])
-def test_run_a_script(tmp_path, argv, code):
-    script, found = tmp_path / "script.py", tmp_path / "found.json"
+def vnpu(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch_vnpu", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("argv", "code", "found"), [([], 1, 1), (["fail"], 1, 1), (["order", "fail"], 5, 0)])
+def test_run_a_program_and_replay_its_log(tmp_path, argv, code, found):
+    script, findings, log = tmp_path / "script.py", tmp_path / "found.json", tmp_path / "log"
     script.write_text(SCRIPT)
-    before = sys.argv, list(sys.path)
-    err = io.StringIO()
-    assert run_sanitized(script, argv, json=found, log=tmp_path / "log", err=err) == code
-    assert (sys.argv, sys.path) == before
-    findings = json.loads(found.read_text())["findings"]
-    assert len(findings) == ("order" not in argv)
-    assert "npu sanitizer" in err.getvalue()
-    assert len(replay(tmp_path / "log")) == len(findings)
+    done = vnpu("run", "--sanitize", "--findings", findings, "--log", log, script, *argv)
+    assert done.returncode == code, done.stderr
+    assert "npu sanitizer" in done.stderr
+    assert len(json.loads(findings.read_text())["findings"]) == found
+    assert len(replay(log)) == found
+    if argv == ["fail"]:
+        page = tmp_path / "page.html"
+        again = vnpu("sanitize", "--replay", log, "--json", "--html", page)
+        assert again.returncode == 1, again.stderr
+        assert len(json.loads(again.stdout)["findings"]) == found
+        assert "<html" in page.read_text()
 
 
-def test_run_no_script(tmp_path):
-    err = io.StringIO()
-    assert run_sanitized(tmp_path / "none.py", err=err) == 2
-    assert "no such script" in err.getvalue()
+def test_wrong_use_of_the_commands(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    for arguments in (
+        ["run", "--log", tmp_path / "log", script],
+        ["sanitize"],
+        ["sanitize", "--replay", tmp_path / "none"],
+    ):
+        assert vnpu(*arguments).returncode == 2
+    assert vnpu("sanitize", "--replay", script).returncode == 2  # no log
 
 
 # ---- pytest ----

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import click
 
 from torch_vnpu.cli.info import info
-from torch_vnpu.cli.program import Program
+from torch_vnpu.cli.program import Checked, Program
 from torch_vnpu.cli.run import run
+from torch_vnpu.cli.sanitize import sanitize
 from torch_vnpu.cli.trace import trace
 
 
@@ -27,6 +28,7 @@ def commands() -> None:
 
 commands.add_command(info)
 commands.add_command(run)
+commands.add_command(sanitize)
 commands.add_command(trace)
 
 
@@ -44,4 +46,4 @@ def main(arguments: Sequence[str] | None = None, *, failure: Exception | None = 
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
-    sys.exit(done.start() if isinstance(done, Program) else done)
+    sys.exit(done.start() if isinstance(done, Program | Checked) else done)

@@ -9,6 +9,7 @@ import runpy
 import sys
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import ModuleType, TracebackType
 
 
@@ -49,6 +50,24 @@ class Program:
         with io.open_code(os.path.abspath(self.name)) as file:
             code = compile(file.read(), self.name, "exec", dont_inherit=True)
         exec(code, module.__dict__)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A program under the stream check; `findings` and `log` are files to write."""
+
+    program: Program
+    findings: Path | None = None
+    log: Path | None = None
+    suppress: Path | None = None
+
+    def start(self) -> int:
+        """Run it in this process; returns 1 where something is found, else the program's exit code."""
+        from torch_vnpu.sanitizer.run import run_checked
+
+        page = self.findings is not None and self.findings.suffix in (".html", ".htm")
+        json, html = (None, self.findings) if page else (self.findings, None)
+        return run_checked(self.program.start, suppress=self.suppress, log=self.log, json=json, html=html)
 
 
 def _of_the_program(traceback: TracebackType | None) -> TracebackType | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
-from torch_vnpu.cli.program import Program
+from torch_vnpu.cli.program import Checked, Program
+
+_TO = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -14,10 +17,28 @@ from torch_vnpu.cli.program import Program
 @click.option(
     "--cuda/--no-cuda", default=True, help="Redirect CUDA to npu (default), or leave torch.cuda as it is, unavailable."
 )
+@click.option("--sanitize", is_flag=True, help="Look for races between streams; exit code 1 where one is found.")
+@click.option(
+    "--findings", type=_TO, help="With --sanitize: a file for what is found, a page if it ends in .html, else JSON."
+)
+@click.option("--log", type=_TO, help="With --sanitize: a log for `vnpu sanitize --replay`.")
+@click.option(
+    "--suppress", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --sanitize: suppressions."
+)
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def run(context: click.Context, program: str, arguments: tuple[str, ...], is_module: bool, cuda: bool) -> Program:
+def run(
+    context: click.Context,
+    program: str,
+    arguments: tuple[str, ...],
+    is_module: bool,
+    cuda: bool,
+    sanitize: bool,
+    findings: Path | None,
+    log: Path | None,
+    suppress: Path | None,
+) -> Program | Checked:
     """Run a Python program on the virtual NPU, unchanged.
 
     PROGRAM runs as `python PROGRAM ARGUMENTS...` would run it, and its exit code is this command's. It finds CUDA, which
@@ -27,10 +48,13 @@ def run(context: click.Context, program: str, arguments: tuple[str, ...], is_mod
     Example:
       vnpu run examples/cuda_train.py
       vnpu run --no-cuda train_on_npu.py --epochs 2
+      vnpu run --sanitize --findings races.html train_on_npu.py
       vnpu run -m torch.distributed.run --nproc-per-node 2 train.py
     """
     if not is_module and not os.path.isfile(program):
         raise click.UsageError(f"there is no file {program!r} to run; for a module, say vnpu run -m {program}")
+    if not sanitize and (findings or log or suppress):
+        raise click.UsageError("--findings, --log and --suppress go with --sanitize")
     failure = context.find_object(Exception)
     if failure is not None:
         raise click.ClickException(f"torch_vnpu cannot be imported: {failure}. `vnpu info` tells more")
@@ -47,4 +71,5 @@ def run(context: click.Context, program: str, arguments: tuple[str, ...], is_mod
         _transfer.activate()
     else:
         _transfer.deactivate()  # the variable may have been set
-    return Program(program, arguments, is_module)
+    started = Program(program, arguments, is_module)
+    return Checked(started, findings, log, suppress) if sanitize else started

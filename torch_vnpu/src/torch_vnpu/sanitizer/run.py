@@ -1,11 +1,10 @@
-"""The sanitizer from a command line: a script run under it, or a log replayed. Both return the exit code."""
+"""The sanitizer from a command line: a program run under it, or a log replayed. Both return the exit code."""
 
-import builtins
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import TextIO
 
 from torch_vnpu.sanitizer import render, suppressions
@@ -14,9 +13,8 @@ from torch_vnpu.sanitizer.log import LogError, Recorder, replay
 from torch_vnpu.sanitizer.session import Sanitizer
 
 
-def run_sanitized(
-    script: str | Path,
-    argv: Sequence[str] = (),
+def run_checked(
+    start: Callable[[], int],
     *,
     stack_depth: int = 32,
     suppress: str | Path | None = None,
@@ -25,39 +23,23 @@ def run_sanitized(
     log: str | Path | None = None,
     err: TextIO | None = None,
 ) -> int:
-    """Run a Python script as `python script argv…` would, under the stream check, and report on `err` (stderr).
+    """Run a program (`start` runs it and returns its exit code) under the stream check, and report on `err` (stderr).
 
     `json`, `html`: files for the findings. `log`: a file that `replay_log` reads. Returns 1 where something was found, else the
-    script's own exit code; 2 where the script or the suppressions cannot be read. What the script raises is raised.
+    program's own exit code; 2 where the suppressions cannot be read. The program's variables should outlive it: that they end
+    with it is no free that it made.
     """
     err = sys.stderr if err is None else err
-    script = Path(script)
-    if not script.is_file():
-        print(f"{script}: no such script", file=err)
-        return 2
     try:
         check = Sanitizer("collect", stack_depth=stack_depth, suppress=suppress)
     except (OSError, ValueError) as error:
         print(error, file=err)
         return 2
-    before = sys.argv, sys.path[:], sys.modules["__main__"]
-    # Its variables live until what it did is judged: that they end with the script is no free that it made.
-    main = ModuleType("__main__")
-    main.__file__ = str(script)
-    main.__dict__["__builtins__"] = builtins
-    sys.modules["__main__"] = main
-    sys.argv = [str(script), *argv]
-    sys.path.insert(0, str(script.resolve().parent))
     code = 0
     try:
-        with check:
-            if log is None:
-                code = _run(script, main)
-            else:
-                with Recorder(log, stack_depth=stack_depth):
-                    code = _run(script, main)
+        with check, Recorder(log, stack_depth=stack_depth) if log is not None else nullcontext():
+            code = _code_of(start)
     finally:
-        sys.argv, sys.path[:], sys.modules["__main__"] = before
         check.finish()
         print(check.text(), file=err)
         if json is not None:
@@ -67,15 +49,14 @@ def run_sanitized(
     return 1 if check.findings else code
 
 
-def _run(script: Path, main: ModuleType) -> int:
+def _code_of(start: Callable[[], int]) -> int:
     try:
-        exec(compile(script.read_bytes(), str(script), "exec"), main.__dict__)
+        return start()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         print(end.code, file=sys.stderr)
         return 1
-    return 0
 
 
 def replay_log(

@@ -115,7 +115,8 @@ def test_contexts_of_several_threads_overlap() -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert left.is_set() and not failures
+    assert left.is_set()
+    assert not failures
     assert not _transfer.is_active()
 
 

@@ -29,8 +29,10 @@ def run(context: click.Context, program: str, arguments: tuple[str, ...], is_mod
       vnpu run --no-cuda train_on_npu.py --epochs 2
       vnpu run -m torch.distributed.run --nproc-per-node 2 train.py
     """
-    if not is_module and not os.path.isfile(program):
-        raise click.UsageError(f"there is no file {program!r} to run; for a module, say vnpu run -m {program}")
+    # Not `isfile`: a program may come through a pipe, /dev/stdin or what a shell writes for <(…).
+    if not is_module and (not os.path.exists(program) or os.path.isdir(program)):
+        hint = f"; for a module, say vnpu run -m {program}" if all(map(str.isidentifier, program.split("."))) else ""
+        raise click.UsageError(f"there is no file {program!r} to run{hint}")
     failure = context.find_object(Exception)
     if failure is not None:
         raise click.ClickException(f"torch_vnpu cannot be imported: {failure}. `vnpu info` tells more")

@@ -80,8 +80,8 @@ def is_active() -> bool:
 
 @contextmanager
 def cuda_on_npu() -> Iterator[None]:
-    """Context in which CUDA is redirected to npu, in all threads. It ends with the last of the contexts, in whatever threads and
-    order these are left, unless `activate` has been called.
+    """Context in which CUDA is redirected to npu, in all threads. It ends with the last of the contexts, in whatever threads
+    and order these are left, unless `activate` has been called.
     """
     global _contexts
     with _lock:

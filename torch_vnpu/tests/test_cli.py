@@ -1,9 +1,11 @@
 """The command `vnpu`: programs run as python runs them, and `vnpu info` tells the truth, on a broken environment too."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,15 @@ def test_a_module_runs_as_python_runs_it(with_vnpu: Any, folder: Path) -> None:
     assert (done.out, done.code) == (python.stdout, python.returncode)
 
 
+def test_a_script_may_come_through_a_pipe(with_vnpu: Any, folder: Path) -> None:
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("import sys; print(__name__, sys.argv[1:])",), daemon=True)
+    writer.start()
+    done = with_vnpu(RUN.format(["run", str(pipe), "x"])).passed()
+    assert done.lines == ["__main__ ['x']"]
+
+
 def test_a_traceback_is_the_program_s(with_vnpu: Any, folder: Path) -> None:
     script = folder / "program.py"
     script.write_text("def f():\n    return 1 / 0\nf()\n")
@@ -79,6 +90,9 @@ def test_a_program_and_its_children_find_cuda_and_torch_npu(
     ("arguments", "code", "told"),
     [
         (["run", "no-such-file.py"], 2, "there is no file 'no-such-file.py' to run"),
+        (["run", "no_such.module"], 2, "to run; for a module, say vnpu run -m no_such.module"),
+        (["run", "."], 2, "there is no file '.' to run\n"),
+        (["run", "-"], 2, "there is no file '-' to run\n"),
         (["run"], 2, "Missing argument 'PROGRAM'"),
         (["run", "--no-such-option", "x.py"], 2, "No such option"),
         (["no-such-command"], 2, "No such command"),

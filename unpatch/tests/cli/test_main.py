@@ -77,3 +77,12 @@ sys.exit(f"imported: {heavy}" if heavy else 0)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Commands:" in done.stdout
+
+
+def test_python_m_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "unpatch", "list", "no_such_module"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: There is no module 'no_such_module' here; is it installed?\n"
+    assert subprocess.run([sys.executable, "-m", "unpatch", "-h"], capture_output=True, text=True).stdout.startswith(
+        "Usage: unpatch "
+    )

@@ -206,6 +206,10 @@ def test_what_is_due_exits_with_1(project):
         (["needing"], "Importing 'needing' failed with ModuleNotFoundError: No module named 'what_is_not_there'"),
         (["{}", "--without", "savin"], "No patch and no group is named 'savin'; did you mean 'saving'?"),
         ([], "Missing argument 'MODULE'"),
+        *(
+            ([name], f"{name!r} is no name of a module")
+            for name in ("", ".", "./a.py", "../a", "a/b", "a b", "a..b", "a.")
+        ),
     ],
 )
 def test_wrong_usage_exits_with_2(project, command, arguments, says):

@@ -51,8 +51,10 @@ def run(
       vnpu run --sanitize --findings races.html train_on_npu.py
       vnpu run -m torch.distributed.run --nproc-per-node 2 train.py
     """
-    if not is_module and not os.path.isfile(program):
-        raise click.UsageError(f"there is no file {program!r} to run; for a module, say vnpu run -m {program}")
+    # Not `isfile`: a program may come through a pipe, /dev/stdin or what a shell writes for <(…).
+    if not is_module and (not os.path.exists(program) or os.path.isdir(program)):
+        hint = f"; for a module, say vnpu run -m {program}" if all(map(str.isidentifier, program.split("."))) else ""
+        raise click.UsageError(f"there is no file {program!r} to run{hint}")
     if not sanitize and (findings or log or suppress):
         raise click.UsageError("--findings, --log and --suppress go with --sanitize")
     failure = context.find_object(Exception)

@@ -54,6 +54,8 @@ def managers_of(module: str, without: Iterable[str] = ()) -> tuple[PatchManager,
     `without` names patches or groups that are disabled before the import, as by `UNPATCH_DISABLE`. Raises UnpatchError
     when there is no such module, when it cannot be imported, when it declares no patches, and for an unknown name.
     """
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UnpatchError(f"{module!r} is no name of a module; a name is written as in an import: package.module")
     names = list(without)
     if names:
         before = os.environ.get(DISABLE_VARIABLE, "")

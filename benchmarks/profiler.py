@@ -37,7 +37,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
-    print(f"{'case':<12} {'on/off':>7} {'µs/event':>9} {'events':>7} {'start+stop ms':>14} {'export ms':>10} {'check MB/s':>11}")
+    print(
+        f"{'case':<12} {'on/off':>7} {'µs/event':>9} {'events':>7} {'start+stop ms':>14} {'export ms':>10} {'check MB/s':>11}"
+    )
     for name, step in (("MLP 128", mlp_step(128, "npu")), ("convnet", convnet_step("npu"))):
         off: list[float] = []
         on: list[float] = []

@@ -51,7 +51,9 @@ def test_holistic_trace_analysis_agrees_with_the_summary(trace):
 
 
 def test_torch_tb_profiler_reads_it(trace):
-    data = pytest.importorskip("torch_tb_profiler.profiler.data", reason="torch-tb-profiler is not installed (make readers)")
+    data = pytest.importorskip(
+        "torch_tb_profiler.profiler.data", reason="torch-tb-profiler is not installed (make readers)"
+    )
     parsed = data.RunProfileData.parse("worker0", 0, str(trace), str(trace.parent))
     summary = summarise(trace)
     assert list(parsed.used_devices) == [0]

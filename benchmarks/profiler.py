@@ -38,7 +38,7 @@ def main() -> None:
     torch.set_num_threads(1)
     activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
     print(
-        f"{'case':<12} {'on/off':>7} {'µs/event':>9} {'events':>7} {'start+stop ms':>14} {'export ms':>10} {'check MB/s':>11}"
+        f"{'case':<12} {'on/off':>7} {'µs/event':>9} {'events':>7} {'start+stop':>10} {'export ms':>10} {'check MB/s':>10}"
     )
     for name, step in (("MLP 128", mlp_step(128, "npu")), ("convnet", convnet_step("npu"))):
         off: list[float] = []
@@ -71,8 +71,8 @@ def main() -> None:
                 events, size = report.slices, file.stat().st_size
         cost = (median(on) - median(off)) * 1e6 / events
         print(
-            f"{name:<12} {median(on) / median(off):>7.2f} {cost:>9.2f} {events:>7} {median(around) * 1e3:>14.0f} "
-            f"{median(export) * 1e3:>10.0f} {size / 1e6 / median(checked):>11.1f}"
+            f"{name:<12} {median(on) / median(off):>7.2f} {cost:>9.2f} {events:>7} {median(around) * 1e3:>10.0f} "
+            f"{median(export) * 1e3:>10.0f} {size / 1e6 / median(checked):>10.1f}"
         )
 
 

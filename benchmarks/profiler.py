@@ -1,8 +1,8 @@
 """What the profiler costs: a training step with it on, as a ratio to it off, and the time for each event that it records.
 
-On and off alternately in one process; each round with it is compared with the one just before without, and the quartiles
-over the rounds are printed: where they lie far apart (a busy machine) or a cost is negative, the run says nothing. Starting, stopping
-and exporting (milliseconds) are told apart.
+On and off alternately in one process; each round with it is compared with the one before, without, and the quartiles are
+printed: where they lie far apart (a busy machine) or a cost is negative, the run says nothing. Starting and stopping, and
+exporting (milliseconds), are told apart.
 
     python benchmarks/profiler.py [--rounds N] [--steps N]
 """

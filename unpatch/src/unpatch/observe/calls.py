@@ -17,7 +17,6 @@ import msgspec
 
 from unpatch.observe.roles import current_role
 
-
 _WRAPPER = os.path.join("torch", "_dynamo", "eval_frame.py")
 
 

@@ -1,7 +1,8 @@
 """What the profiler costs: a training step with it on, as a ratio to it off, and the time for each event that it records.
 
-On and off alternately in one process, medians over the rounds; with it on, a round is profiled, without its start and its stop,
-which are told apart.
+On and off alternately in one process; each round with it is compared with the one before, without, and the quartiles are
+printed: where they lie far apart (a busy machine) or a cost is negative, the run says nothing. Starting and stopping, and
+exporting (milliseconds), are told apart.
 
     python benchmarks/profiler.py [--rounds N] [--steps N]
 """
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import torch
 from op_overhead import convnet_step
@@ -38,7 +39,8 @@ def main() -> None:
     torch.set_num_threads(1)
     activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
     print(
-        f"{'case':<12} {'on/off':>7} {'µs/event':>9} {'events':>7} {'start+stop ms':>14} {'export ms':>10} {'check MB/s':>11}"
+        f"{'case':<10} {'on/off: median (quartiles)':>28} {'µs/event':>22} {'events':>7} {'start+stop':>10} {'export':>7} "
+        f"{'check MB/s':>10}"
     )
     for name, step in (("MLP 128", mlp_step(128, "npu")), ("convnet", convnet_step("npu"))):
         off: list[float] = []
@@ -69,11 +71,17 @@ def main() -> None:
                     report = check(file)
                 assert not report.failed, json.dumps(list(report.problems))
                 events, size = report.slices, file.stat().st_size
-        cost = (median(on) - median(off)) * 1e6 / events
+        ratios = quantiles([with_it / without for with_it, without in zip(on, off, strict=True)], n=4)
+        costs = quantiles([(with_it - without) * 1e6 / events for with_it, without in zip(on, off, strict=True)], n=4)
         print(
-            f"{name:<12} {median(on) / median(off):>7.2f} {cost:>9.2f} {events:>7} {median(around) * 1e3:>14.0f} "
-            f"{median(export) * 1e3:>10.0f} {size / 1e6 / median(checked):>11.1f}"
+            f"{name:<10} {_spread(ratios):>28} {_spread(costs):>22} {events:>7} {median(around) * 1e3:>10.0f} "
+            f"{median(export) * 1e3:>7.0f} {size / 1e6 / median(checked):>10.1f}"
         )
+
+
+def _spread(quartiles: list[float]) -> str:
+    low, middle, high = quartiles
+    return f"{middle:.2f} ({low:.2f}–{high:.2f})"
 
 
 if __name__ == "__main__":

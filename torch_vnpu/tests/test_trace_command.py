@@ -282,6 +282,19 @@ def test_a_summary_of_ours(vnpu, real):
     assert "more (--top)" in page
 
 
+def test_a_drawing_shows_every_slice_and_escapes(vnpu, real, write, tmp_path):
+    page = tmp_path / "page.html"
+    assert vnpu("draw", real, "-o", page).exit_code == 0
+    events = json.loads(real.read_bytes())["traceEvents"]
+    drawn = page.read_text()
+    assert drawn.count("<rect") == sum(event["ph"] == "X" and event["cat"] != "Trace" for event in events)
+    assert drawn.count("<path") == sum(event["ph"] == "s" and event["cat"] == "ac2g" for event in events)
+    assert "NPU 0, stream 0" in drawn
+    assert vnpu("draw", write([x(0, 10) | {"name": "<b>"}]), "-o", page).exit_code == 0
+    assert "<b>" not in page.read_text()
+    assert vnpu("draw", write([{"ph": "M"}]), "-o", page).exit_code == 1
+
+
 def test_wrong_usage(vnpu, tmp_path):
     assert vnpu("check", tmp_path / "none.json").exit_code == 2
     nothing = tmp_path / "nothing.json"

@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from torch_vnpu.profiler.checking import Report, check
+from torch_vnpu.profiler.drawing import draw
 from torch_vnpu.profiler.reading import TraceError
 from torch_vnpu.profiler.repairing import repair
 from torch_vnpu.profiler.summing import Summary, summarise
+from unpatch.files import write_whole
 
 _FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
@@ -22,7 +24,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="The same as JSON."
 
 @click.group()
 def trace() -> None:
-    """Check, repair and sum up chrome traces, of this backend or any other.
+    """Check, repair, sum up and draw chrome traces, of this backend or any other.
 
     A file may be packed with gzip; it is read event by event, so that it may be larger than the memory.
     """
@@ -120,6 +122,30 @@ def summary_command(file: Path, top: int, as_json: bool) -> None:
             f"{file} has events without their fields ({error}); see `vnpu trace check`"
         ) from error
     click.echo(json.dumps(dataclasses.asdict(result), indent=2) if as_json else _page(result, top))
+
+
+@trace.command("draw")
+@_FILE
+@click.option("-o", "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The page to write.")
+def draw_command(file: Path, out: Path) -> None:
+    """Draw a small trace as an HTML page: lanes, slices to scale, flows from launches.
+
+    \b
+    Example:
+      vnpu trace draw step.json -o step.html
+    """
+    try:
+        page = draw(file)
+    except TraceError as error:
+        raise click.ClickException(f"{file} is no JSON: {error}. `vnpu trace repair` rescues what it can") from error
+    except ValueError as error:
+        raise click.ClickException(f"{file} cannot be drawn: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise click.ClickException(
+            f"{file} has events without their fields ({error}); see `vnpu trace check`"
+        ) from error
+    write_whole(out, page)
+    click.echo(str(out))
 
 
 def _page(result: Summary, top: int) -> str:

@@ -5,6 +5,7 @@ Below autograd and composite kernels: what is recorded is what reaches a backend
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typing import Any
 import msgspec
 
 from unpatch.observe.roles import current_role
+
+_WRAPPER = os.path.join("torch", "_dynamo", "eval_frame.py")
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
@@ -151,7 +154,8 @@ def _stack() -> tuple[str, ...]:
         code = frame.f_code
         if code is _outermost:
             break
-        if code.co_filename != __file__:
+        # Nor Dynamo's wrapper, by which it is kept out of the mode once it is loaded.
+        if code.co_filename != __file__ and not code.co_filename.endswith(_WRAPPER):
             frames.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
         frame = frame.f_back
     return tuple(frames)

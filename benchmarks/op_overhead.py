@@ -40,15 +40,19 @@ def gradient(device: str) -> Step:
     return lambda: torch.autograd.grad(x.sum(), x)
 
 
-def gradient_here(device: str) -> Step:
+def on_this_thread(make: Callable[[str], Step]) -> Callable[[str], Step]:
     """The same with gradients computed on the calling thread."""
-    inner = gradient(device)
 
-    def step() -> None:
-        with torch.autograd.set_multithreading_enabled(False):
-            inner()
+    def made(device: str) -> Step:
+        inner = make(device)
 
-    return step
+        def step() -> None:
+            with torch.autograd.set_multithreading_enabled(False):
+                inner()
+
+        return step
+
+    return made
 
 
 def _training(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> Step:
@@ -92,8 +96,9 @@ CASES: dict[str, tuple[Callable[[str], Step], int]] = {
     "add, 4 elements": (tiny_add, 5000),
     "matmul, 1024 x 1024": (matmul, 3),
     "gradient of a sum": (gradient, 1000),
-    "same, on this thread": (gradient_here, 1000),
+    "  on this thread": (on_this_thread(gradient), 1000),
     "MLP step, Adam": (mlp_step, 50),
+    "  gradients here": (on_this_thread(mlp_step), 50),
     "convnet step, SGD": (convnet_step, 10),
 }
 

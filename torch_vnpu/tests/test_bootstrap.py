@@ -209,11 +209,16 @@ def test_every_patch_is_the_declared_object_itself_and_is_applied_once(with_torc
         "dlpack-device",
         "rpc-backend-types",
         "storage-sharing",
+        "trace-metadata",
+        "trace-names",
     ]
     assert eval(run.lines[1]) == [
         "multiprocessing.reduction.ForkingPickler._extra_reducers[torch.UntypedStorage]",
         "torch.Tensor.__dlpack_device__",
+        "torch.autograd._add_metadata_json",
+        "torch.autograd.profiler.profile.export_chrome_trace",
         "torch.distributed.rpc.BackendType",
+        "torch.profiler.profiler._KinetoProfile.add_metadata",
     ]
 
 

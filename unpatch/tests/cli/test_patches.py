@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -178,11 +179,17 @@ def test_what_was_pasted_is_accepted(project):
     project.write(fingerprint="source:000000000000")
     code = "from unpatch.cli import main; main()"
     command = [sys.executable, "-c", code, "check", project.name, "--json"]
-    before = subprocess.run(command, capture_output=True, text=True, cwd=project.folder, check=False)
+    # A cached module of the same size and second would be taken for the rewritten one.
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, capture_output=True, text=True, cwd=project.folder, env=environment, check=False)
+
+    before = run()
     assert before.stdout, before.stderr
     (pasted,) = {now for patch in json.loads(before.stdout)["patches"] for now in patch["fingerprints"].values()}
     project.write(fingerprint=pasted)
-    after = subprocess.run(command, capture_output=True, text=True, cwd=project.folder, check=False)
+    after = run()
     assert (before.returncode, after.returncode) == (1, 0)
 
 

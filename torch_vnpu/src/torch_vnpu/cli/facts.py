@@ -85,7 +85,7 @@ def _features() -> dict[str, Any]:
         "runtime": "virtual",
         "task queue": not blocking,
         "interactive session": features.is_interactive(),
-        "sanitizer": sanitizer is not None and sanitizer._mode is not None,
+        "sanitizer": sanitizer is not None and sanitizer.is_enabled(),
         "transfer_to_npu": _transfer.is_active(),
         "torch_npu is torch_vnpu": compat.is_installed(),
     }

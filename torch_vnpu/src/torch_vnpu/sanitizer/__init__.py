@@ -23,6 +23,7 @@ __all__ = [
     "StreamCheckMode",
     "disable_npu_sanitizer",
     "enable_npu_sanitizer",
+    "is_enabled",
     "sanitizer",
 ]
 
@@ -44,6 +45,11 @@ def enable_npu_sanitizer(
     if _enabled is None:
         _enabled = Sanitizer(mode, stack_depth=stack_depth, suppress=suppress, capture=capture).start()
     return _enabled
+
+
+def is_enabled() -> bool:
+    """Whether `enable_npu_sanitizer` is in force."""
+    return _enabled is not None
 
 
 def disable_npu_sanitizer() -> None:

@@ -212,6 +212,20 @@ def data_parallel() -> Any:
 
 
 @case
+def profiled() -> Any:
+    """Kernels of the rank's own device with as many flows."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    with torch.profiler.profile(activities=activities) as profiler:
+        trained("npu")
+    file = Path(FOLDER) / f"trace{RANK}.json"
+    profiler.export_chrome_trace(str(file))
+    events = json.loads(file.read_text())["traceEvents"]
+    runs = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    starts, ends = ([e for e in events if e.get("cat") == "ac2g" and e["ph"] == phase] for phase in "sf")
+    return [len(runs) == len(starts) == len(ends) > 100, {event["pid"] for event in runs} == {RANK}]
+
+
+@case
 def fully_sharded() -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

@@ -59,6 +59,7 @@ BOTH = {
     "functional": lambda rank, npu: [npu, [13]],
     "new_group": lambda rank, npu: ["lccl", [npu, [12]]],
     "data_parallel": lambda rank, npu: [True, True, True, True],
+    "profiled": lambda rank, npu: [True, True],
     "fully_sharded": lambda rank, npu: True,
     "default": lambda rank, npu: ["hccl", [npu, [12, 14]]],
 }

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from torch_vnpu.distributed import told
 from torch_vnpu.distributed.host_alias import host_alias, wait_for_writers
 
 __all__ = ["HostProcessGroup", "HostWork"]
@@ -27,6 +28,7 @@ class HostWork(dist._Work):
         self._outputs = outputs
         self._after = after
         self._lock = threading.Lock()
+        self._told: list[torch.Stream] = []
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -42,6 +44,8 @@ class HostWork(dist._Work):
     def _finish(self) -> None:
         with self._lock:  # whoever comes second returns when it is done
             after, self._after = self._after, None
+            ended, self._told = self._told, []
+            told.end(ended)
             if after is not None:
                 after()
 
@@ -141,6 +145,7 @@ class HostProcessGroup(dist.ProcessGroup):
         wait_for_writers([outputs, inputs])
         given = [_aliases(value) for value in (outputs, inputs) if value is not None]
         work = HostWork(method(*given, *rest), _flat(outputs))
+        work._told = told.start(method.__name__.strip("_"), _flat(outputs), _flat(inputs))
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from torch_vnpu import _C
+from torch_vnpu.distributed import told
 from torch_vnpu.sanitizer import render, suppressions
 from torch_vnpu.sanitizer.findings import Finding
 
@@ -68,6 +69,7 @@ class Sanitizer:
             self._dispatch.start()
         else:
             self._detector.attach(self._report)
+            told.watch()
         return self
 
     def stop(self) -> None:
@@ -78,6 +80,7 @@ class Sanitizer:
             self._dispatch.stop()
         else:
             self._detector.detach()
+            told.unwatch()
 
     def finish(self) -> None:
         """The program ends: what was freed, and is ordered with its memory's stream by nothing, is judged now."""

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_vnpu import _C
-from torch_vnpu.sanitizer.stream_check import StreamCheckMode, _by_alias, _copies_the_shape, _makes_no_values, _tensors
+from torch_vnpu.sanitizer.log import ORDER, feed
+from torch_vnpu.sanitizer.stream_check import StreamCheckMode, by_alias, copies_the_shape, makes_no_values, tensors
 
 #: As the native detector takes it: argument, base, storage bytes, device, offset, itemsize, sizes, strides, written.
 Operand = tuple[str, int, int, int, int, int, tuple[int, ...], tuple[int, ...], bool]
@@ -117,17 +118,17 @@ class DispatchCapture(StreamCheckMode):
         results = result if len(schema.returns) > 1 else (result,)
         named = [*zip(schema.arguments, args, strict=False)]
         named += [(argument, kwargs[argument.name]) for argument in schema.arguments if argument.name in kwargs]
-        views = [_by_alias(returned)[1] for returned in schema.returns]
+        views = [by_alias(returned)[1] for returned in schema.returns]
         if views and all(views) and not schema.is_mutable:
             return
         for index, (argument, value) in enumerate(named):
-            if index == 0 and _copies_the_shape(schema):
+            if index == 0 and copies_the_shape(schema):
                 continue
-            for tensor in _tensors(value):
-                yield argument.name, tensor, _by_alias(argument)[0]
+            for tensor in tensors(value):
+                yield argument.name, tensor, by_alias(argument)[0]
         for returned, value in zip(schema.returns, results, strict=False):
-            if returned.alias_info is None and not _makes_no_values(schema):
-                for tensor in _tensors(value):
+            if returned.alias_info is None and not makes_no_values(schema):
+                for tensor in tensors(value):
                     yield "return", tensor, True
 
     @staticmethod
@@ -147,17 +148,6 @@ class DispatchCapture(StreamCheckMode):
 class NpuDispatchCapture:
     """The dispatch mode on the calling thread, and the npu's events for what orders its operators."""
 
-    _KINDS = (
-        "alloc",
-        "free",
-        "record_stream",
-        "event_record",
-        "event_wait",
-        "event_synchronize",
-        "stream_synchronize",
-        "device_synchronize",
-    )
-
     def __init__(self, detector: _C.Detector, report: Callable[[tuple[Any, ...]], None]) -> None:
         self._detector = detector
         self._mode = DispatchCapture(
@@ -170,14 +160,12 @@ class NpuDispatchCapture:
         return self._listener is not None
 
     def start(self) -> None:
-        from torch_vnpu.sanitizer.log import feed
-
         def order(*event: Any) -> None:
             feed(self._detector, event, self._detector.capture())
             if event[0] == "device_synchronize":
                 self._mode.tell()
 
-        self._listener = _C.subscribe(order, self._KINDS)
+        self._listener = _C.subscribe(order, ORDER)
         self._mode.__enter__()
 
     def stop(self) -> None:

@@ -14,7 +14,8 @@ from torch_vnpu.sanitizer.findings import Finding
 FORMAT = "torch_vnpu.sanitizer.log"
 VERSION = 1
 
-KINDS = (
+#: Events of memory and of order; a dispatch mode tells accesses by itself.
+ORDER = (
     "alloc",
     "free",
     "record_stream",
@@ -23,9 +24,8 @@ KINDS = (
     "event_synchronize",
     "stream_synchronize",
     "device_synchronize",
-    "access",
-    "host_access",
 )
+KINDS = (*ORDER, "access", "host_access")
 
 
 class LogError(ValueError):

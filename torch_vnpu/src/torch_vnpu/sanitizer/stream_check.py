@@ -37,12 +37,12 @@ class Launch(NamedTuple):
 Checker = Callable[[Launch], None]
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):
         for element in value:
-            yield from _tensors(element)
+            yield from tensors(element)
 
 
 class StreamCheckMode(TorchDispatchMode):
@@ -68,12 +68,12 @@ class StreamCheckMode(TorchDispatchMode):
         named += [(argument, kwargs[argument.name]) for argument in schema.arguments if argument.name in kwargs]
         touched: list[tuple[str, torch.Tensor, bool, bool]] = []
         for argument, value in named:
-            written, viewed = _by_alias(argument)
-            metadata_only = viewed or (_copies_the_shape(schema) and argument.name == schema.arguments[0].name)
-            touched += [(argument.name, tensor, written, metadata_only) for tensor in _tensors(value)]
+            written, viewed = by_alias(argument)
+            metadata_only = viewed or (copies_the_shape(schema) and argument.name == schema.arguments[0].name)
+            touched += [(argument.name, tensor, written, metadata_only) for tensor in tensors(value)]
         for returned, value in zip(schema.returns, result if len(schema.returns) > 1 else (result,), strict=False):
-            metadata_only = _by_alias(returned)[1] or _makes_no_values(schema)
-            touched += [("return", tensor, not metadata_only, metadata_only) for tensor in _tensors(value)]
+            metadata_only = by_alias(returned)[1] or makes_no_values(schema)
+            touched += [("return", tensor, not metadata_only, metadata_only) for tensor in tensors(value)]
         accesses = tuple(
             Access(name, tensor.data_ptr(), tensor.untyped_storage().nbytes(), written, metadata_only)
             for name, tensor, written, metadata_only in touched
@@ -85,7 +85,7 @@ class StreamCheckMode(TorchDispatchMode):
         return Launch(str(func), device, torch.accelerator.current_stream(device.index).stream_id, accesses)
 
 
-def _by_alias(argument: Any) -> tuple[bool, bool]:
+def by_alias(argument: Any) -> tuple[bool, bool]:
     """Whether the operator writes the argument (or return), and whether it is the base of a view (or the view)."""
     alias = argument.alias_info
     return (False, False) if alias is None else (alias.is_write, not alias.is_write)
@@ -96,10 +96,10 @@ def _aten_name(schema: Any) -> str:
     return name if library == "aten" else ""
 
 
-def _copies_the_shape(schema: Any) -> bool:
+def copies_the_shape(schema: Any) -> bool:
     name = _aten_name(schema)
     return name.startswith("new_") or name.endswith("_like")
 
 
-def _makes_no_values(schema: Any) -> bool:
+def makes_no_values(schema: Any) -> bool:
     return _aten_name(schema).removeprefix("new_").startswith("empty")

@@ -26,7 +26,6 @@ import msgspec
 
 from unpatch.ablate.protocol import (
     ANSWERS,
-    AnswerWriter,
     Begin,
     Described,
     Done,
@@ -37,6 +36,7 @@ from unpatch.ablate.protocol import (
     Ready,
     Unusable,
 )
+from unpatch.answers import AnswerWriter
 from unpatch.model import ErrorInfo, Observation, ProbeRecord
 from unpatch.observe.errors import describe_error
 from unpatch.observe.keys import current_keys
@@ -53,7 +53,7 @@ NO_TORCH = "not recorded: torch was not imported"
 def main(path: str) -> None:
     """Follow the orders in the file `path`."""
     orders = msgspec.json.decode(Path(path).read_bytes(), type=Orders)
-    answers = AnswerWriter(Path(orders.out) / ANSWERS)
+    answers = AnswerWriter(Path(orders.out) / ANSWERS, in_fork=lambda: os._exit(0))  # a fork that got here is no trial
     # A crash leaves its Python stack in stderr, and the parent may ask a hanging case for its own.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)

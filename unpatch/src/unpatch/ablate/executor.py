@@ -29,7 +29,7 @@ from unpatch.ablate.errors import AblationError
 from unpatch.ablate.protocol import (
     ANSWERS,
     ORDERS,
-    AnswerReader,
+    Answer,
     Begin,
     Described,
     Done,
@@ -41,6 +41,7 @@ from unpatch.ablate.protocol import (
     Unusable,
 )
 from unpatch.ablate.trial import Event, Progress, Trial, TrialResult, failures, silent
+from unpatch.answers import AnswerReader
 from unpatch.files import write_whole
 from unpatch.model import ErrorInfo, Observation, Outcome, ProbeRecord
 from unpatch.study import study_file
@@ -223,7 +224,7 @@ class Executor:
 
     def _watch(self, process: subprocess.Popen[bytes], folder: Path, advanced: _Advanced) -> _Ending:
         """Follow a child's answers until it exits, or until it has made no progress for too long."""
-        reader = AnswerReader(folder / ANSWERS)
+        reader = AnswerReader(folder / ANSWERS, Answer)
         ending = _Ending({})
         limit, since = max(STARTUP_SECONDS, self._timeout), time.monotonic()
         done = False

@@ -22,13 +22,13 @@ from time import perf_counter
 
 import msgspec
 
+from unpatch.answers import AnswerWriter
 from unpatch.audit import raw, torch_states
 from unpatch.audit.activate import activate
 from unpatch.audit.declared import GORILLA_BOOKKEEPING
 from unpatch.audit.holders import holders
 from unpatch.audit.hook import TracingFinder, traced_code
 from unpatch.audit.join import Found, Join, findings
-from unpatch.audit.protocol import AnswerWriter
 from unpatch.audit.records import Audited, Learned, Orders, Phase, Write
 from unpatch.audit.snapshot import Snapshot
 from unpatch.audit.trace import Entry, Tracer

@@ -19,10 +19,10 @@ from typing import Literal
 import msgspec
 
 import unpatch
+from unpatch.answers import AnswerReader
 from unpatch.audit.activate import audited_packages
 from unpatch.audit.errors import AuditError
-from unpatch.audit.protocol import AnswerReader
-from unpatch.audit.records import Activation, Audited, AuditResult, Finding, Learned, Orders, Phase, Write
+from unpatch.audit.records import Activation, Answer, Audited, AuditResult, Finding, Learned, Orders, Phase, Write
 from unpatch.files import write_whole
 
 _POLL_SECONDS = 0.05
@@ -109,7 +109,7 @@ class _Passes:
                 stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env=_variables(), start_new_session=True,
             )  # fmt: skip
             try:
-                return self._watch(process, AnswerReader(answers), errors)
+                return self._watch(process, AnswerReader(answers, Answer), errors)
             finally:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from unpatch.ops.diff import Row
 from unpatch.ops.model import Listing, Operator
-
-_environment = Environment(
-    loader=PackageLoader("unpatch.report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+from unpatch.report.pages import page
 
 
 def route(operator: Operator) -> str:
@@ -80,4 +71,4 @@ def diff_lines(first: Listing, second: Listing, rows: list[Row]) -> list[str]:
 
 def html(listing: Listing) -> str:
     """The listing as one page without scripts or network."""
-    return _environment.get_template("operators.html").render(listing=listing, signature=signature)
+    return page("operators.html", listing=listing, signature=signature)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.table import Table
 from rich.text import Text
 
 from unpatch import __version__
 from unpatch.audit.records import CLASSES, SHOWN, AuditResult, Class, Finding, Value
+from unpatch.report.pages import page
 from unpatch.report.words import count, visible
 
 _STYLES: dict[Class, str] = {
@@ -28,14 +28,6 @@ _RULES: dict[Class, str] = {
     "registration": "An entry or a kernel is registered with another package",
     "dependency": "A dependency writes to another package",
 }
-
-_environment = Environment(
-    loader=PackageLoader("unpatch.report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 
 
 def shown(result: AuditResult, everything: bool = False) -> list[Finding]:
@@ -109,8 +101,8 @@ def summary(result: AuditResult) -> str:
 
 def html(result: AuditResult) -> str:
     """One page without scripts or network."""
-    template = _environment.get_template("audit.html")
-    return template.render(
+    return page(
+        "audit.html",
         result=result,
         findings=shown(result),
         where=where,

@@ -1,4 +1,5 @@
-"""What a training step costs on npu, as ratios npu/cpu, with launches queued and without.
+"""What a training step costs on npu, as ratios npu/cpu, with launches queued and without, and without the hand-off of gradients
+to the device's thread.
 
 MLPs of three widths, a convnet and a transformer; both devices alternately in one process, a process for each mode. The mean
 over a round includes the wait for the device at its end, so that a queue cannot hide work.
@@ -76,8 +77,13 @@ CASES = {
 }
 
 
-def measure(rounds: int, threads: int) -> None:
+#: What each column is: its title, TASK_QUEUE_ENABLE, and whether gradients are computed on the device's thread, as usual.
+COLUMNS = (("synchronous", "0", True), ("gradients here", "0", False), ("queued", "1", True))
+
+
+def measure(rounds: int, threads: int, device_thread: bool) -> None:
     """Print one ratio a line, for this process's mode."""
+    torch.autograd.set_multithreading_enabled(device_thread)
     torch.set_num_threads(threads)
     for name, (make, calls) in CASES.items():
         steps = {device: make(device) for device in DEVICES}
@@ -91,22 +97,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads (1)")
     parser.add_argument("--rounds", type=int, default=15, help="alternating rounds per case (15)")
-    parser.add_argument("--here", action="store_true", help="measure the mode of this process only")
+    parser.add_argument(
+        "--here", choices=("device-thread", "calling-thread"), help="measure the mode of this process only"
+    )
     arguments = parser.parse_args()
     if arguments.here:
-        measure(arguments.rounds, arguments.threads)
+        measure(arguments.rounds, arguments.threads, arguments.here == "device-thread")
         return
     columns = []
-    for mode in ("0", "1"):
-        command = [sys.executable, __file__, "--here", f"--rounds={arguments.rounds}", f"--threads={arguments.threads}"]
+    for _, mode, device_thread in COLUMNS:
+        here = "device-thread" if device_thread else "calling-thread"
+        command = [
+            sys.executable,
+            __file__,
+            f"--here={here}",
+            f"--rounds={arguments.rounds}",
+            f"--threads={arguments.threads}",
+        ]
         done = subprocess.run(command, env=os.environ | {"TASK_QUEUE_ENABLE": mode}, capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr)
         columns.append(dict(line.split("\t") for line in done.stdout.splitlines()))
     print(f"npu/cpu, {arguments.threads} intra-op thread(s), median of {arguments.rounds} rounds")
-    print(f"{'case':22}{'synchronous':>14}{'queued':>10}")
+    print(f"{'case':22}" + "".join(f"{title:>16}" for title, *_ in COLUMNS))
     for name in CASES:
-        print(f"{name:22}{columns[0][name]:>14}{columns[1][name]:>10}")
+        print(f"{name:22}" + "".join(f"{column[name]:>16}" for column in columns))
 
 
 if __name__ == "__main__":

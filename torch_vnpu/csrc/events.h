@@ -20,7 +20,7 @@ enum class Kind : uint8_t {
   Launched,          // the launching call has done: the kernel is queued, or has run
   Start,             // a kernel begins to run
   Access,            // what a kernel reads and writes; told once its results are known, on the thread that launched it
-  HostAccess,        // a CPU operator reads or writes pinned memory; told only while an asynchronous copy may still use some
+  HostAccess,        // a CPU operator reads or writes pinned memory; told from the first asynchronous copy of such memory on
   Count,
 };
 

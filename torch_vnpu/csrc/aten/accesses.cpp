@@ -114,7 +114,7 @@ void Accesses::tell_host(const char* name) const {
 
 void watch_host() {
   std::lock_guard<std::mutex> lock(watch_mutex);
-  if (watch) return;
+  if (watch || !events::listening(events::Kind::HostAccess)) return;  // every CPU operator pays for it
   using Context = std::unique_ptr<at::ObserverContext>;
   const auto start = [](const at::RecordFunction& call) -> Context {
     look_at_host(call);

@@ -21,7 +21,6 @@ class Accesses {
   void add(const Traits& traits, const torch::jit::Stack& arguments, const c10::IValue* returned);
   void tell(const char* name, vnpuStream_t stream, bool waits) const;
   void tell_host(const char* name) const;
-  bool empty() const { return operands_.empty(); }
 
  private:
   c10::SmallVector<events::Operand, 8> operands_;

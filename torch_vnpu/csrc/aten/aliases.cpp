@@ -33,10 +33,10 @@ namespace {
 // CPU tensors that stood for an npu tensor during a call on this thread, without storage, for the next call: making one anew costs
 // two allocations. None is made in inference mode, where tensors are of another kind.
 constexpr size_t kSpare = 128;
+thread_local bool spare_open = true;  // outlives what it tells of
 struct Spare {
   std::vector<at::Tensor> tensors;
-  bool open = true;
-  ~Spare() { open = false; }
+  ~Spare() { spare_open = false; }
 };
 thread_local Spare spare;
 
@@ -52,7 +52,7 @@ Returned& returned() {
 }
 
 bool find_spare() {
-  if (!spare.open) return false;
+  if (!spare_open) return false;
   if (C10_UNLIKELY(spare.tensors.empty())) {
     auto& back = returned();
     const std::unique_lock<std::mutex> lock(back.mutex, std::try_to_lock);
@@ -83,7 +83,7 @@ bool clear(const at::Tensor& tensor) {
 }  // namespace
 
 Aliases::~Aliases() {
-  if (C10_UNLIKELY(!spare.open)) return;
+  if (C10_UNLIKELY(!spare_open)) return;
   for (auto& alias : aliases_)
     if (alias.cpu.defined() && spare.tensors.size() < kSpare && clear(alias.cpu))
       spare.tensors.push_back(std::move(alias.cpu));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "check.h"
@@ -115,6 +116,7 @@ thread_local std::vector<Taken> taken_here;
 struct TakenBefore {
   std::mutex mutex;
   std::unordered_map<void*, caching::Block*> blocks;
+  std::unordered_set<void*> freed;  // by another thread than that whose kernel has them, which gives them back
   std::atomic<size_t> count{0};
 };
 TakenBefore& taken_before() {
@@ -240,7 +242,11 @@ HostAllocator& host_allocator() {
 
 void release_taken(void* pointer) {
   if (auto* block = forget(pointer)) return caching::release(block);
-  if (pointer) host_allocator().host->raw_deleter()(pointer);
+  if (!pointer) return;
+  if (C10_LIKELY(!vnpuMemIsDevice(pointer))) return host_allocator().host->raw_deleter()(pointer);
+  auto& before = taken_before();
+  std::lock_guard<std::mutex> lock(before.mutex);
+  before.freed.insert(pointer);
 }
 
 const bool registered = [] {
@@ -263,10 +269,20 @@ KernelMemory::KernelMemory(DeviceIndex device) : before_(kernel_device), mark_(t
 KernelMemory::~KernelMemory() {
   kernel_device = before_;
   if (C10_LIKELY(taken_here.size() <= mark_)) return;
-  auto& before = taken_before();  // the kernel has kept something
-  std::lock_guard<std::mutex> lock(before.mutex);
-  for (; taken_here.size() > mark_; taken_here.pop_back(), before.count.fetch_add(1))
-    before.blocks.insert(taken_here.back());
+  auto& before = taken_before();  // the kernel has kept something, or another thread has freed it
+  std::vector<caching::Block*> freed;
+  {
+    std::lock_guard<std::mutex> lock(before.mutex);
+    for (; taken_here.size() > mark_; taken_here.pop_back()) {
+      if (before.freed.erase(taken_here.back().first)) {
+        freed.push_back(taken_here.back().second);
+      } else {
+        before.blocks.insert(taken_here.back());
+        before.count.fetch_add(1);
+      }
+    }
+  }
+  for (auto* block : freed) caching::release(block);
 }
 
 c10::Storage wrap_cpu_storage(StoragePtr cpu, DeviceIndex device) {
@@ -371,10 +387,10 @@ void raise_error(vnpuError_t error, const char* what, int device, size_t bytes) 
   switch (error) {
     case VNPU_ERROR_OUT_OF_MEMORY: {
       TORCH_CHECK_WITH(OutOfMemoryError, device >= 0, "npu: cannot ", what, ": the host has no ", size_text(bytes));
-      size_t free = 0, total = 0, allowed = 0, available = 0;
+      size_t free = 0, total = 0, allowed = 0;
       vnpuMemGetInfo(&free, &total, device);
       const auto [used, reserved] = caching::in_use(static_cast<DeviceIndex>(device));
-      vnpuMemGetAllowed(&allowed, &available, device);
+      vnpuMemGetAllowed(&allowed, device);
       const auto limit =
           allowed < total ? " " + size_text(allowed) + " is allowed by set_per_process_memory_fraction." : std::string();
       TORCH_CHECK_WITH(OutOfMemoryError, false, "NPU out of memory. Tried to allocate ", size_text(bytes), ". NPU ",

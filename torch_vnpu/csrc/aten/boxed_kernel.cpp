@@ -45,6 +45,11 @@ class Call {
   // `foreign`: the operator of another library, whose kernel may keep what it gets or makes.
   Call(const c10::OperatorHandle& op, const Traits& traits, bool foreign = false)
       : op_(op), traits_(traits), aliases_(foreign), foreign_(foreign) {}
+  ~Call() {
+    if (C10_UNLIKELY(traits_.copies)) events::next_copy = {};  // where nothing was launched
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
   // Runs the kernel before it returns.
   void run(Stack* stack) {

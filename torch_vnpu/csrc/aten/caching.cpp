@@ -224,7 +224,6 @@ void Cache::merge_bins(Pool& pool) {
 void Cache::keep(Pool& pool, Block* block) {
   if (block->large) return merge(pool, block);
   if (pool.bins.empty()) pool.bins.resize(kSmall / kUnit + 1);
-  if (block->bytes > kSmall) return merge(pool, block);
   auto& bin = pool.bins[block->bytes / kUnit];
   block->next_in_bin = bin;
   block->state = State::Binned;
@@ -284,13 +283,19 @@ void Cache::free_retired(uint64_t until) {
   }
 }
 
-void drain_all() {
+// Whether all that was queued has run.
+bool drain_all() {
   int count = 0;
+  bool all = true;
   vnpuGetDeviceCount(&count);
   for (int device = 0; device < count; ++device) {  // copies between devices run on either's streams
-    vnpuDeviceDrain(device);
-    events::emit({.kind = events::Kind::DeviceSynchronize, .device = device});
+    if (vnpuDeviceDrain(device)) {
+      events::emit({.kind = events::Kind::DeviceSynchronize, .device = device});
+    } else {
+      all = false;
+    }
   }
+  return all;
 }
 
 void Cache::release_segments() {
@@ -305,7 +310,7 @@ void Cache::release_segments() {
   }
   // While we waited, other threads went on: they may have launched kernels on memory and freed it. Those of another thread that
   // is in here are freed too, so that nobody runs out of memory because somebody else is still waiting.
-  drain_all();
+  if (!drain_all()) return;  // they stay retired until somebody can wait
   std::lock_guard<std::mutex> lock(mutex);
   free_retired(until);
 }

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -81,8 +82,8 @@ std::string device_name(const Launch& launch) {
     case Copy::None: break;
   }
   if (is_memset(launch.name)) return "Memset (" + launch.name + ")";
-  const auto colons = launch.name.find("::");
-  return "npu::" + (launch.name.starts_with("aten::") ? launch.name.substr(colons + 2) : launch.name);
+  constexpr std::string_view kAten = "aten::";
+  return "npu::" + (launch.name.starts_with(kAten) ? launch.name.substr(kAten.size()) : launch.name);
 }
 
 const char* call_name(ActivityType type) {
@@ -129,14 +130,15 @@ class Session final : public IActivityProfilerSession {
     std::vector<std::pair<Key, const Launch*>> sorted;
     for (const auto& [key, launch] : log_->launches) sorted.emplace_back(key, &launch);
     std::sort(sorted.begin(), sorted.end(), [](const auto& one, const auto& other) { return one.second->called < other.second->called; });
+    std::set<std::pair<int, int64_t>> lanes;
     int32_t correlation = 0;
     for (const auto& [key, launch] : sorted) {
       if (!launch->ended) continue;  // an operator that a listener stopped
       ++correlation;
       emit(logger, *launch, key, correlation, linked);
-      lanes_.insert({std::get<0>(key), std::get<1>(key)});
+      lanes.insert({std::get<0>(key), std::get<1>(key)});
     }
-    for (const auto& [device, stream] : lanes_)
+    for (const auto& [device, stream] : lanes)
       logger.handleResourceInfo({stream, stream, device, "stream " + std::to_string(stream)}, start);
   }
 
@@ -245,7 +247,6 @@ class Session final : public IActivityProfilerSession {
   Log* const log_ = take_log();
   int listener_ = -1;
   std::vector<std::string> problems_;
-  std::set<std::pair<int, int64_t>> lanes_;
   std::unique_ptr<CpuTraceBuffer> buffer_;
 };
 

@@ -195,6 +195,8 @@ class PyDetector {
         return core.launch(event.device, event.stream, event.name, event.operands, event.count, event.waits, capture());
       case Kind::HostAccess: return core.host_access(event.name, event.operands, event.count, capture());
       case Kind::Launch:
+      case Kind::Launched:
+      case Kind::Start:
       case Kind::Complete:
       case Kind::Count: return;
     }
@@ -204,8 +206,8 @@ class PyDetector {
     if (holder_) throw std::runtime_error("the detector listens already");
     report = std::move(to);
     holder_ = new Holder{this};
-    const uint32_t all = (1u << static_cast<unsigned>(Kind::Count)) - 1;
-    const uint32_t mask = all & ~(1u << static_cast<unsigned>(Kind::Launch)) & ~(1u << static_cast<unsigned>(Kind::Complete));
+    uint32_t mask = (1u << static_cast<unsigned>(Kind::Count)) - 1;
+    for (const auto kind : {Kind::Launch, Kind::Launched, Kind::Start, Kind::Complete}) mask &= ~(1u << static_cast<unsigned>(kind));
     id_ = events::subscribe(mask, &listen, holder_);
     if (id_ >= 0) return;
     holder_ = nullptr;
@@ -213,16 +215,18 @@ class PyDetector {
   }
 
   void detach() {
-    if (!holder_) return;
+    auto* holder = std::exchange(holder_, nullptr);  // first: another thread may be asked the same while the GIL is away
+    if (!holder) return;
     events::unsubscribe(id_);
     if (!events::listening(Kind::HostAccess)) stop_watching_host();
-    holder_->detector.store(nullptr);  // a call that is under way, without the GIL, ends before this object does
+    holder->detector.store(nullptr);  // a call that is under way, without the GIL, ends before this object does
     // The calls under way on this thread are those in which it was asked to detach.
-    while (holder_->busy.load() > (innermost == holder_ ? nested : 0)) {
+    int here = 0;
+    for (const auto* busy = innermost; busy; busy = busy->outer) here += busy->holder == holder;
+    while (holder->busy.load() > here) {
       const py::gil_scoped_release without_gil;
       std::this_thread::yield();
     }
-    holder_ = nullptr;
     report = py::none();
   }
   bool attached() const { return holder_ != nullptr; }
@@ -239,24 +243,22 @@ class PyDetector {
     std::atomic<int> busy{0};
   };
 
-  static inline thread_local Holder* innermost = nullptr;  // of the calls under way on this thread
-  static inline thread_local int nested = 0;               // and how many of these are its
-
+  // The calls under way on this thread, innermost first.
+  struct Busy;
+  static inline thread_local Busy* innermost = nullptr;
   struct Busy {
-    explicit Busy(Holder* of) : holder(of), before(innermost), count(nested) {
+    explicit Busy(Holder* of) : holder(of), outer(innermost) {
       ++holder->busy;
-      nested = innermost == holder ? nested + 1 : 1;
-      innermost = holder;
+      innermost = this;
     }
     ~Busy() {
-      innermost = before;
-      nested = count;
+      innermost = outer;
       --holder->busy;
     }
     Busy(const Busy&) = delete;
     Busy& operator=(const Busy&) = delete;
-    Holder *const holder, *const before;
-    const int count;
+    Holder* const holder;
+    Busy* const outer;
   };
 
   static void listen(const Event& event, void* context) {

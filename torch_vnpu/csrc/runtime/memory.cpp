@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
 #include "state.h"
 
@@ -17,10 +17,9 @@ constexpr unsigned kHostRegisterFlags = 0x3;  // portable, mapped: both hold for
 struct Counters {
   std::atomic<int64_t> current{0}, peak{0}, allocated{0}, freed{0};
   std::atomic<int64_t> blocks{0}, blocks_peak{0}, blocks_allocated{0}, blocks_freed{0};
-  std::atomic<int64_t> out_of_memory{0};
 
   vnpuMemoryStats read() const {
-    return {current, peak, allocated, freed, blocks, blocks_peak, blocks_allocated, blocks_freed, out_of_memory};
+    return {current, peak, allocated, freed, blocks, blocks_peak, blocks_allocated, blocks_freed};
   }
   void add(int64_t size, int64_t now);
   void remove(int64_t size);
@@ -28,7 +27,7 @@ struct Counters {
     peak = current.load();
     blocks_peak = blocks.load();
   }
-  void reset_accumulated() { allocated = freed = blocks_allocated = blocks_freed = out_of_memory = 0; }
+  void reset_accumulated() { allocated = freed = blocks_allocated = blocks_freed = 0; }
 };
 Counters host_counters;
 std::atomic<int64_t> in_use[VNPU_MAX_DEVICES];  // bytes of each device
@@ -39,8 +38,8 @@ struct DeviceBlock {
 };
 std::mutex device_mutex;
 // Leaked: tensors may outlive static destruction.
-std::unordered_map<void*, DeviceBlock>& device_blocks() {
-  static auto* blocks = new std::unordered_map<void*, DeviceBlock>;
+std::map<const char*, DeviceBlock>& device_blocks() {
+  static auto* blocks = new std::map<const char*, DeviceBlock>;
   return *blocks;
 }
 // What this process leaves unused of each device's capacity, in bytes: zero, which needs no initialisation, unless limited.
@@ -125,7 +124,7 @@ vnpuError_t vnpuMalloc(void** pointer, size_t bytes, int device) {
     return VNPU_ERROR_OUT_OF_MEMORY;
   }
   std::lock_guard<std::mutex> lock(device_mutex);
-  device_blocks()[*pointer] = {bytes, device};
+  device_blocks()[static_cast<const char*>(*pointer)] = {bytes, device};
   return VNPU_SUCCESS;
 }
 
@@ -133,7 +132,7 @@ vnpuError_t vnpuFree(void* pointer) {
   if (!pointer) return VNPU_SUCCESS;
   {
     std::lock_guard<std::mutex> lock(device_mutex);
-    const auto found = device_blocks().find(pointer);
+    const auto found = device_blocks().find(static_cast<const char*>(pointer));
     if (found == device_blocks().end()) return VNPU_ERROR_INVALID_HANDLE;
     vnpuMemDischarge(found->second.bytes, found->second.device);
     device_blocks().erase(found);
@@ -168,12 +167,18 @@ vnpuError_t vnpuMemGetFraction(double* fraction, int device) {
   return VNPU_SUCCESS;
 }
 
-vnpuError_t vnpuMemGetAllowed(size_t* bytes, size_t* available, int device) {
-  if (!bytes || !available) return VNPU_ERROR_INVALID_VALUE;
+vnpuError_t vnpuMemGetAllowed(size_t* bytes, int device) {
+  if (!bytes) return VNPU_ERROR_INVALID_VALUE;
   if (auto error = check(device)) return error;
   *bytes = allowed(device);
-  *available = *bytes - std::min(*bytes, static_cast<size_t>(in_use[device].load(std::memory_order_relaxed)));
   return VNPU_SUCCESS;
+}
+
+int vnpuMemIsDevice(const void* pointer) {
+  const auto* address = static_cast<const char*>(pointer);
+  std::lock_guard<std::mutex> lock(device_mutex);
+  auto next = device_blocks().upper_bound(address);
+  return next != device_blocks().begin() && address < std::prev(next)->first + std::prev(next)->second.bytes;
 }
 
 vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes) {
@@ -181,10 +186,7 @@ vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes) {
   *pointer = nullptr;
   void* memory = nullptr;
   const size_t size = bytes ? bytes : 1;
-  if (posix_memalign(&memory, kAlignment, size)) {
-    host_counters.out_of_memory.fetch_add(1, std::memory_order_relaxed);
-    return VNPU_ERROR_OUT_OF_MEMORY;
-  }
+  if (posix_memalign(&memory, kAlignment, size)) return VNPU_ERROR_OUT_OF_MEMORY;
   {
     std::lock_guard<std::mutex> lock(host_mutex);
     host_ranges()[static_cast<const char*>(memory)] = {size, false};

@@ -124,7 +124,7 @@ struct vnpuStream {
 
   bool idle() const { return completed.load() == queued.load(); }
   void put(const vnpu::Task& task);
-  void wait(uint64_t target);
+  bool wait(uint64_t target);  // false where this thread cannot wait for it
   void work();
   void run(const vnpu::Task& task);
 };
@@ -182,11 +182,12 @@ void vnpuStream::put(const vnpu::Task& task) {
   if (asleep) filled.notify_one();
 }
 
-void vnpuStream::wait(uint64_t target) {
+bool vnpuStream::wait(uint64_t target) {
   // A listener or a kernel, inside one of the tasks that it would wait for, or in front of them.
-  if (vnpu::worked_off == this || turn_of.load(std::memory_order_relaxed) == &vnpu::this_thread) return;
+  if (vnpu::worked_off == this || turn_of.load(std::memory_order_relaxed) == &vnpu::this_thread)
+    return completed.load() >= target;
   for (int spin = 0; spin < vnpu::kSpins; ++spin) {
-    if (completed.load() >= target) return;
+    if (completed.load() >= target) return true;
     vnpu::relax();
   }
   vnpu::Waiting waiting;
@@ -195,6 +196,7 @@ void vnpuStream::wait(uint64_t target) {
   waiters.fetch_add(1);
   done.wait(lock, [&] { return completed.load() >= target; });
   waiters.fetch_sub(1);
+  return true;
 }
 
 namespace vnpu {
@@ -481,9 +483,11 @@ vnpuError_t vnpuDeviceSynchronize(int device) {
 uint64_t vnpuStreamMark(vnpuStream_t stream) { return stream->queued.load(); }
 int vnpuStreamReached(vnpuStream_t stream, uint64_t mark) { return stream->completed.load() >= mark; }
 
-void vnpuDeviceDrain(int device) {
-  if (usable() || !valid_device(device)) return;
-  for (auto* stream : all_streams(device)) stream->wait(stream->queued.load());
+int vnpuDeviceDrain(int device) {
+  if (usable() || !valid_device(device)) return 0;
+  bool all = true;
+  for (auto* stream : all_streams(device)) all &= stream->wait(stream->queued.load());
+  return all;
 }
 
 vnpuError_t vnpuEventCreate(vnpuEvent_t* event, int timing) {

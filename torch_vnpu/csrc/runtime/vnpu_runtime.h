@@ -36,7 +36,6 @@ typedef void (*vnpuKernel_t)(void* argument);
 typedef struct vnpuMemoryStats {
   int64_t current, peak, allocated, freed;
   int64_t blocks, blocks_peak, blocks_allocated, blocks_freed;
-  int64_t out_of_memory;
 } vnpuMemoryStats;
 
 VNPU_API const char* vnpuGetErrorString(vnpuError_t error);
@@ -66,8 +65,9 @@ VNPU_API vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device);
 // How much of a device's capacity this process may use: a fraction from 0 to 1 (the default). What is in use stays in use.
 VNPU_API vnpuError_t vnpuMemSetFraction(double fraction, int device);
 VNPU_API vnpuError_t vnpuMemGetFraction(double* fraction, int device);
-// How many bytes may be in use on the device, and how many more may be allocated now.
-VNPU_API vnpuError_t vnpuMemGetAllowed(size_t* allowed, size_t* available, int device);
+// How many bytes may be in use on the device.
+VNPU_API vnpuError_t vnpuMemGetAllowed(size_t* allowed, int device);
+VNPU_API int vnpuMemIsDevice(const void* pointer);  // whether it lies in what vnpuMalloc has given
 
 // ---- pinned host memory ----
 VNPU_API vnpuError_t vnpuHostAlloc(void** pointer, size_t bytes);
@@ -77,7 +77,7 @@ VNPU_API vnpuError_t vnpuHostFree(void* pointer);
 VNPU_API vnpuError_t vnpuHostRegister(void* pointer, size_t bytes, unsigned flags);
 VNPU_API vnpuError_t vnpuHostUnregister(void* pointer);
 VNPU_API int vnpuHostIsPinned(const void* pointer);
-// Of what vnpuHostAlloc gave out; out_of_memory counts refusals by the host.
+// Of what vnpuHostAlloc gave out.
 VNPU_API vnpuError_t vnpuHostGetStats(vnpuMemoryStats* stats);
 VNPU_API void vnpuHostResetPeak(void);
 VNPU_API void vnpuHostResetAccumulated(void);
@@ -121,7 +121,9 @@ VNPU_API vnpuError_t vnpuDeviceSynchronize(int device);
 // is a synchronisation that a program made, so neither is told to listeners.
 VNPU_API uint64_t vnpuStreamMark(vnpuStream_t stream);
 VNPU_API int vnpuStreamReached(vnpuStream_t stream, uint64_t mark);
-VNPU_API void vnpuDeviceDrain(int device);  // waits for all queues of the device; failures stay for the next synchronising call
+// Waits for all queues of the device; failures stay for the next synchronising call. 0 where it could not: the calling thread is
+// inside a kernel in front of what is queued.
+VNPU_API int vnpuDeviceDrain(int device);
 
 // ---- events ----
 VNPU_API vnpuError_t vnpuEventCreate(vnpuEvent_t* event, int timing);

@@ -8,7 +8,7 @@
 namespace vnpu::sanitizer {
 namespace {
 
-// Bounds of the memory; what is beyond is forgotten, oldest first, and counted as dropped.
+// Bounds of the memory; what is beyond is forgotten, of records the oldest first, and counted as dropped.
 constexpr size_t kRecords = 128;   // of one block
 constexpr size_t kRanges = 8192;   // of freed memory
 constexpr size_t kReports = 4096;  // different findings
@@ -160,8 +160,9 @@ void Detector::end_block(Blocks::iterator found, Actor owner, Stack stack) {
   blocks_.erase(found);
   keep_past(base, end, std::move(past));
   if (hazards_.size() > kReports) {
-    dropped_ += 1;
-    hazards_.erase(hazards_.begin());
+    const size_t over = hazards_.size() - kReports;
+    dropped_ += over;
+    hazards_.erase(hazards_.begin(), hazards_.begin() + static_cast<std::ptrdiff_t>(over));
   }
 }
 
@@ -204,7 +205,10 @@ void Detector::record_stream(uint64_t base, int device, int64_t stream) {
   const Lock lock(mutex_);
   ++events_seen_;
   const auto found = find(base);
-  if (found != blocks_.end()) found->second.recorded.push_back(actor_of(device, stream));
+  if (found == blocks_.end()) return;
+  auto& recorded = found->second.recorded;
+  const auto actor = actor_of(device, stream);
+  if (std::find(recorded.begin(), recorded.end(), actor) == recorded.end()) recorded.push_back(actor);
 }
 
 // ---- accesses ----
@@ -213,7 +217,7 @@ void Detector::touch(const Clock& now, const Access& access, const events::Opera
   uint64_t base = 0;
   auto& block = block_for(operand, base);
   const auto conflicts = [&](const Access& before) {
-    return (before.written || access.written) && (before.actor || access.actor) && overlap(before.bytes, access.bytes);
+    return (before.written || access.written) && overlap(before.bytes, access.bytes);
   };
   // Whoever comes after this access comes after that one too.
   const auto replaces = [&](const Access& before) {
@@ -242,7 +246,7 @@ void Detector::touch(const Clock& now, const Access& access, const events::Opera
     }
     if (before.time <= now.at(before.actor)) return replaces(before) || settled(before);
     if (conflicts(before)) {
-      const bool host = !before.actor || !access.actor;
+      const bool host = !access.actor;  // what the host did is no record
       report(host ? FindingKind::HostRace : FindingKind::Race, before, access, base, block.size, block.device, block.owner, false,
              block.allocated, 0);
     }
@@ -366,8 +370,12 @@ void Detector::report(FindingKind kind, const Access& first, const Access& secon
                                                              first.argument, first.stack, second.actor, second.operation,
                                                              second.argument, second.stack})
     hash = (hash ^ part ^ hash >> 29) * 0x100000001b3ull;
-  if (reported_.contains(hash) || reported_.size() >= kReports) {
+  if (reported_.contains(hash)) {
     ++repeated_;
+    return;
+  }
+  if (reported_.size() >= kReports) {
+    ++dropped_;
     return;
   }
   reported_.insert(hash);

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 __all__ = ["NAMES", "Settings", "enabled", "parse", "start"]
@@ -73,13 +74,12 @@ class _Stderr(logging.StreamHandler):
 
 
 def _logger(name: str, settings: Settings) -> logging.Logger:
-    logger = logging.getLogger(f"torch_vnpu.{name}")
-    logger.propagate = False
-    logger.setLevel(settings.levels[name])
+    """A logger of its own for each time that a log is switched on, so that none changes another's level or filter."""
+    logger = logging.Logger(f"torch_vnpu.{name}", settings.levels[name])
     handler = _Stderr()
     handler.setFormatter(logging.Formatter(f"[{name}] %(message)s"))
     handler.addFilter(lambda record: settings.passes(record.getMessage()))
-    logger.handlers[:] = [handler]
+    logger.addHandler(handler)
     return logger
 
 
@@ -93,7 +93,7 @@ def start(settings: Settings) -> list[int]:
             logger = _logger(name, settings)
             kinds = [kind for kind, level in _KINDS[name] if logger.isEnabledFor(level)]
             if kinds:
-                listeners.append(_C.subscribe(listener, kinds))
+                listeners.append(_C.subscribe(partial(listener, logger), kinds))
     return listeners
 
 
@@ -103,16 +103,18 @@ _KINDS = {
 }
 
 
-def _op_plugin(kind: str, device: int, stream: int, name: str, pointer: int, bytes: int, sequence: int) -> None:
-    logger = logging.getLogger("torch_vnpu.op_plugin")
+def _op_plugin(
+    logger: logging.Logger, kind: str, device: int, stream: int, name: str, pointer: int, bytes: int, sequence: int
+) -> None:
     if kind == "launch":
         logger.info("%s npu:%d stream %d", name, device, stream)
     else:
         logger.debug("%s npu:%d stream %d has ended", name, device, stream)
 
 
-def _dispatch(kind: str, device: int, stream: int, name: str, pointer: int, bytes: int, sequence: int) -> None:
-    logger = logging.getLogger("torch_vnpu.dispatch")
+def _dispatch(
+    logger: logging.Logger, kind: str, device: int, stream: int, name: str, pointer: int, bytes: int, sequence: int
+) -> None:
     what = "WriteQueue: write success" if kind == "launch" else "ReadQueue: read success"
     line = f"{what}, device {device}, stream {stream}, index {sequence}, {name}"
     if logger.isEnabledFor(logging.DEBUG):
@@ -122,10 +124,17 @@ def _dispatch(kind: str, device: int, stream: int, name: str, pointer: int, byte
 
 @contextmanager
 def enabled(logs: str, filter: str = "") -> Iterator[None]:
-    """Print for a while, whatever the environment says. Raises like `parse`."""
+    """Print for a while, beside what the environment asks for.
+
+    Raises:
+        ValueError: as `parse`, and for `env`, which is a log of the import.
+    """
     from torch_vnpu import _C
 
-    listeners = start(parse(logs, filter))
+    settings = parse(logs, filter)
+    if "env" in settings.levels:
+        raise ValueError("the log 'env' is one of the import: set TORCH_NPU_LOGS=env before it")
+    listeners = start(settings)
     try:
         yield
     finally:

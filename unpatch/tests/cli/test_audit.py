@@ -167,6 +167,25 @@ def test_adopted_patches_do_what_the_writes_did(project):
     assert tried.returncode == 0, tried.stderr
 
 
+def test_aliases_and_keys_of_several_parts_are_adopted_whole(project):
+    project.write(
+        target="class Old: pass\nAlias = Old\nTABLE = {}\n",
+        patcher="import target\nclass New: pass\ntarget.Old = target.Alias = New\ntarget.TABLE['a', 'b'] = New\n",
+    )
+    found = project.saved("found.json")
+    ids = [one["id"] for one in json.loads((project.folder / "found.json").read_text())["findings"]]
+    assert project.run("adopt", *ids, "--from", found, "--out", "adopted.py").returncode == 0
+    project.write(
+        patcher="class New: pass\n",
+        trying="import target, patcher, adopted\nadopted.manager.apply_all()\n"
+        "assert target.Old is target.Alias is target.TABLE['a', 'b'] is patcher.New\n",
+    )
+    tried = subprocess.run(
+        [sys.executable, "trying.py"], cwd=project.folder, capture_output=True, text=True, check=False
+    )
+    assert tried.returncode == 0, tried.stderr + (project.folder / "adopted.py").read_text()
+
+
 def test_what_cannot_be_adopted_is_refused(project):
     found = project.saved("found.json")
     done = project.run("adopt", "target.added@patcher", "--from", found)

@@ -3,27 +3,25 @@
 Only then is anything of `os` replaced, and only for as long as the import takes. What native code reads is not seen.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch_vnpu import logs
+
 _NAME = "env"
 #: Variables whose values are shown; others, which may be secrets, are only said to be set.
 _SHOWN = ("TORCH", "PYTORCH", "NPU_", "VNPU_", "ASCEND_", "UNPATCH_", "TASK_QUEUE_", "OMP_", "MKL_")
 
 
-def wanted() -> bool:
-    """Whether the environment asks for it (`env` or `+env`, not `-env`)."""
-    names = [name.strip() for name in os.environ.get("TORCH_NPU_LOGS", "").split(",")]
-    return _NAME in names or f"+{_NAME}" in names
-
-
 @contextmanager
 def logged_reads() -> Iterator[None]:
     """Log the reads within, where the environment asks for it."""
-    if not wanted():
+    settings = logs.parse(os.environ.get("TORCH_NPU_LOGS", ""), os.environ.get("TORCH_NPU_LOGS_FILTER", ""))
+    if settings.levels.get(_NAME, logging.ERROR) == logging.ERROR:  # not named, or by -env
         yield
         return
     kind: Any = type(os.environ)
@@ -33,7 +31,9 @@ def logged_reads() -> Iterator[None]:
     def logged(self: Any, key: str) -> str:
         if self is os.environ and isinstance(key, str) and key not in seen:
             seen.add(key)
-            print(f"[{_NAME}] {_told(self, key)}", file=sys.stderr)
+            line = _told(self, key)
+            if settings.passes(line):
+                print(f"[{_NAME}] {line}", file=sys.stderr)
         value: str = read(self, key)
         return value
 

@@ -1,10 +1,12 @@
 """Stage 6: the end of the import, and the end of the process.
 
-At the end, what could still use a device goes first: the sanitizer's listeners, then the process groups after the queues
-have run, then the devices themselves. Errors of kernels that nobody has asked for since are told on stderr.
+At the end the sanitizer's listeners go first, then the host waits for all devices, then the process groups go. Errors of
+kernels that nobody has asked for since are told on stderr.
 """
 
 import atexit
+import os
+import sys
 
 _MOST_FAILURES = 64  # that are told of one device
 
@@ -18,8 +20,6 @@ def start_runtime_lifecycle() -> None:
 
 
 def _shut_down() -> None:
-    import sys
-
     from torch_vnpu import _C, npu
 
     sanitizer = sys.modules.get("torch_vnpu.sanitizer")
@@ -34,8 +34,6 @@ def _shut_down() -> None:
 
 def _synchronize(index: int) -> None:
     """Wait for the device, and report what failed on it: each call tells the first failure of one of its streams."""
-    import sys
-
     from torch_vnpu import npu
 
     for _ in range(_MOST_FAILURES):
@@ -49,9 +47,6 @@ def _synchronize(index: int) -> None:
 
 def _destroy_process_groups() -> None:
     """Those of this backend that this process made: Gloo's threads must not outlive the interpreter with our tensors."""
-    import os
-    import sys
-
     module = sys.modules.get("torch_vnpu.distributed.process_group")
     if module is None:
         return

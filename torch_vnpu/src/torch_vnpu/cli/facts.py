@@ -77,12 +77,13 @@ def _devices() -> list[dict[str, Any]]:
 def _features() -> dict[str, Any]:
     from torch_vnpu import compat
     from torch_vnpu._init import features
+    from torch_vnpu._init.registry import cann
     from torch_vnpu.contrib import _transfer
 
     blocking = os.environ.get("ASCEND_LAUNCH_BLOCKING") == "1" or os.environ.get("TASK_QUEUE_ENABLE") == "0"
     sanitizer = sys.modules.get("torch_vnpu.sanitizer")
     return {
-        "runtime": "virtual",
+        **cann.describe(),
         "task queue": not blocking,
         "interactive session": features.is_interactive(),
         "sanitizer": sanitizer is not None and sanitizer.is_enabled(),
@@ -99,8 +100,7 @@ def _patches() -> list[dict[str, Any]]:
         {
             "patch": f"{manager.name}/{patch.id}",
             "group": patch.group,
-            "applied": patch.applied,
-            "disabled": patch in manager.disabled,
+            "state": manager.state(patch).value,
             "writes": len(patch.targets),
         }
         for manager in (patches.manager, _transfer.manager)

@@ -163,7 +163,11 @@ class HostProcessGroup(dist.ProcessGroup):
         average = opts.reduceOp == dist.ReduceOp.AVG
         if average:
             opts.reduceOp = dist.ReduceOp.SUM
-        work = self._start(method, outputs, inputs, opts)
+        try:
+            work = self._start(method, outputs, inputs, opts)
+        finally:
+            if average:
+                opts.reduceOp = dist.ReduceOp.AVG  # the options are the caller's
         if average:
             work._after = lambda: [tensor.div_(self.size()) for tensor in work._outputs]
         return work

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 _NO_SENSOR = "a virtual device has no sensors and no driver that could tell"
 _NO_GRAPHS = "kernels are functions of the host, and a sequence of them cannot be captured and replayed"
-_NO_POOLS = "the allocator asks the host for each block and has no pools or caches that could be set up or exchanged"
+_NO_POOLS = "the allocator has a pool for each stream; there are none of the user's own, and it cannot be exchanged"
 _NO_HANDLES = "kernels call the host's libraries, which have no handles"
 _TENSOR_TYPE = "a name for `Tensor.type` and `isinstance`; calling it is refused"
 _TYPED_STORAGE = "typed storages are deprecated in torch; `torch.UntypedStorage(size, device='npu')` is there"
@@ -39,8 +39,8 @@ DIFFERS: dict[str, str] = {
     "`npuGetErrorString`, `npuError`, and nothing else",
     "default_generators": "a sequence that is as long as there are devices, from the import on",
     "device_memory_used": "bytes of this process, which has the device for itself",
-    "empty_cache": "does nothing: nothing is cached",
-    "get_allocator_backend": "always `native`; the allocator caches nothing",
+    "empty_cache": "waits for the queues of all devices first",
+    "get_allocator_backend": "always `native`",
     "get_arch_list": "always empty: no kernel is compiled for an architecture",
     "get_device_properties": "has `name`, `total_memory`, `multi_processor_count` (intra-op threads of a kernel) and "
     "`is_integrated`; what a virtual device does not have, such as `major` or `uuid`, is absent",
@@ -49,14 +49,12 @@ DIFFERS: dict[str, str] = {
     "set_rng_state": "takes states of a Mersenne twister, as on CPU",
     "get_sync_debug_mode": "always 0",
     "has_magma": "false: MAGMA is a library for CUDA",
-    "host_memory_stats": "without times and buckets; what is requested is what is active and allocated",
+    "host_memory_stats": "without times and buckets; `active` is what tensors have, `allocated` what is pinned",
     "ipc_collect": "does nothing: the operating system frees shared memory when the last process lets go of it",
     "is_bf16_supported": "always true",
     "is_current_stream_capturing": "always false: there are no graphs",
     "is_tf32_supported": "always false: float32 is computed as float32",
     "manual_seed": "seeds at once, before the first use too",
-    "memory_reserved": "the same as `memory_allocated`: nothing is cached",
-    "max_memory_reserved": "the same as `max_memory_allocated`",
     "memory": "has what works; names that are refused are `torch.npu`'s alone",
     "memory_cached": "deprecated there and here; the same as `memory_reserved`",
     "max_memory_cached": "deprecated there and here; the same as `max_memory_reserved`",

@@ -95,7 +95,6 @@ class _Check:
         self.open: dict[Lane, list[int]] = defaultdict(list)  # begins: their bytes
         self.flows: dict[tuple[Any, ...], dict[str, tuple[int, int]]] = defaultdict(dict)
         self.calls: set[int] = set()
-        self.runs: dict[int, tuple[int, int]] = {}  # device slices by correlation: start, byte
 
     def run(self) -> Report:
         events = False

@@ -60,7 +60,6 @@ class Reader:
 
     def __init__(self, source: IO[bytes]) -> None:
         self.form = ""
-        self.unfinished = False  #: a bare array without its end, which viewers accept
         self.constants: list[int] = []  #: where items have NaN or Infinity, which is no JSON
         self._source = source
         self._utf8 = codecs.getincrementaldecoder("utf-8")()

@@ -87,8 +87,14 @@ class DispatchCapture(StreamCheckMode):
 
     def tell(self) -> None:
         """Hand what was found to `report`."""
+        raised: Exception | None = None
         for finding in self.detector.take():
-            self.report(finding)
+            try:
+                self.report(finding)
+            except Exception as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     def describe(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """The kernel that `func` launched, or None where it touched nothing of the device."""

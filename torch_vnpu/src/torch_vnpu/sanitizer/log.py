@@ -111,7 +111,7 @@ def replay(path: str | Path) -> list[Finding]:
     """The findings of a recorded log. Raises OSError, and LogError where the file is no log."""
     detector = _C.Detector(0)
     stacks: dict[int, list[tuple[str, str, int]]] = {}
-    with Path(path).open(encoding="utf-8") as lines:
+    with Path(path).open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 item = json.loads(line)
@@ -121,9 +121,9 @@ def replay(path: str | Path) -> list[Finding]:
                     stacks[item["stack"]] = [(file, function, at) for file, function, at in item["frames"]]
                 else:
                     feed(detector, tuple(item["event"]), item["at"])
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, LookupError, TypeError) as error:
                 raise LogError(f"{path}:{number}: no log of the npu sanitizer: {error}") from error
-    if not stacks and not detector.statistics()["events"] and Path(path).stat().st_size == 0:
+    if Path(path).stat().st_size == 0:
         raise LogError(f"{path}: no log of the npu sanitizer: the file is empty")
     detector.finish()
     return [Finding.of(raw, lambda stack: stacks.get(stack, [])) for raw in detector.take()]

@@ -25,6 +25,11 @@ def as_text(finding: Finding) -> str:
     return "\n".join(lines)
 
 
+def report(findings: Sequence[Finding]) -> str:
+    """All findings as text, and a line that counts them."""
+    return "\n\n".join([*map(as_text, findings), summary(findings)])
+
+
 def summary(findings: Sequence[Finding]) -> str:
     """One line that counts them by kind."""
     if not findings:

@@ -2,14 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
 from torch_vnpu.sanitizer import render, suppressions
-from torch_vnpu.sanitizer.findings import Finding
-from torch_vnpu.sanitizer.log import LogError, Recorder, replay
+from torch_vnpu.sanitizer.log import Recorder, replay
 from torch_vnpu.sanitizer.session import Sanitizer
 
 
@@ -76,17 +75,13 @@ def replay_log(
     try:
         rules = suppressions.load(suppress) if suppress is not None else []
         findings = [finding for finding in replay(path) if not any(rule.fits(finding) for rule in rules)]
-    except (OSError, LogError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr if err is None else err)
         return 2
-    print(render.as_json(findings) if json else _text(findings), file=out)
+    print(render.as_json(findings) if json else render.report(findings), file=out)
     if html is not None:
         _write(Path(html), render.as_html(findings))
     return 1 if findings else 0
-
-
-def _text(findings: Sequence[Finding]) -> str:
-    return "\n\n".join([*map(render.as_text, findings), render.summary(findings)])
 
 
 def _write(path: Path, text: str) -> None:

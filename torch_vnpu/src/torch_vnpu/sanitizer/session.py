@@ -85,8 +85,14 @@ class Sanitizer:
     def finish(self) -> None:
         """The program ends: what was freed, and is ordered with its memory's stream by nothing, is judged now."""
         self._detector.finish()
-        for raw in self._detector.take():
-            self._report(raw)
+        raised = None
+        for raw in self._detector.take():  # all of them, in mode `raise` too
+            try:
+                self._report(raw)
+            except SanitizerError as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     @property
     def active(self) -> bool:
@@ -99,7 +105,7 @@ class Sanitizer:
 
     def text(self) -> str:
         """All findings, and a line that counts them."""
-        return "\n\n".join([*(render.as_text(finding) for finding in self.findings), render.summary(self.findings)])
+        return render.report(self.findings)
 
     def json(self) -> str:
         return render.as_json(self.findings, self.statistics)

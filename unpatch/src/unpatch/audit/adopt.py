@@ -28,24 +28,18 @@ def declarations(result: AuditResult, ids: Sequence[str]) -> tuple[str, tuple[st
         if why:
             raise AuditError(f"{finding.id} cannot be declared: {why}.")
         name = _name(finding.target, names)
-        targets = ", ".join(f'"{target}"' for target in (finding.target, *finding.aliases))
         reason = f"Found at {_place(finding)}; say why it is needed."
-        if finding.kind == "delete":
-            bodies.append(f"{_declare(name, reason)}.delete({targets})")
-            continue
-        assert finding.new is not None
-        module, _, attribute = finding.new.importable.partition(":")
-        imports.add(module)
-        value = f"{module}.{attribute}"
-        if finding.kind == "replace" and finding.new.text.startswith(f"{module}."):
-            bodies.append(
-                f'manager.patch(\n    {targets}, id="{name}", group="adopted",\n    reason="{reason}",\n)({value})'
-            )
-        else:
-            method = "add" if finding.classed in ("addition", "registration") and finding.old is None else "replace"
-            bodies.append(
-                "\n".join(f"{_declare(name, reason)}.{method}({target}, {value})" for target in targets.split(", "))
-            )
+        arguments, method = "", "delete"
+        if finding.kind != "delete":
+            assert finding.new is not None
+            module, _, attribute = finding.new.importable.partition(":")
+            imports.add(module)
+            arguments = f", {module}.{attribute}"
+            added = finding.classed in ("addition", "registration") and finding.old is None
+            method = "add" if added else "replace"
+        variable = name.replace("-", "_")
+        writes = [f"{variable}.{method}({target!r}{arguments})" for target in (finding.target, *finding.aliases)]
+        bodies.append("\n".join([f"{variable} = {_declare(name, reason)}", *writes]))
     head = [
         f'"""Patches of {result.activation.target} that `unpatch audit` found, declared.',
         "",
@@ -62,7 +56,7 @@ def declarations(result: AuditResult, ids: Sequence[str]) -> tuple[str, tuple[st
 
 
 def _declare(name: str, reason: str) -> str:
-    return f'manager.declare(id="{name}", group="adopted", reason="{reason}")'
+    return f"manager.declare(id={name!r}, group='adopted', reason={reason!r})"
 
 
 def _undeclarable(finding: Finding) -> str:

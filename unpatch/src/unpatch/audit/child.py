@@ -11,7 +11,6 @@ import gc
 import importlib
 import importlib.metadata
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -60,7 +59,6 @@ def main(path: str) -> None:
     orders = msgspec.json.decode(Path(path).read_bytes(), type=Orders)
     answers = AnswerWriter(Path(orders.answers))
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
     os.environ.update(orders.activation.environment)
     sys.argv = [orders.activation.target]
     if orders.mode == "learn":
@@ -74,8 +72,8 @@ def main(path: str) -> None:
 
 def _learn(orders: Orders, answers: AnswerWriter) -> None:
     answers.write(Phase("learning which modules are loaded"))
-    error = _activation_error(orders, None)
-    answers.write(Learned(_loaded(), error))
+    _activation_error(orders, None)  # the next pass tells it
+    answers.write(Learned(_loaded()))
 
 
 def _loaded() -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from unpatch.audit.records import SHOWN, Activation, AuditResult, Finding
@@ -23,22 +21,14 @@ class Conflict(Struct, frozen=True):
         return self.first != self.second
 
 
-def conflicts(
-    first: str, second: str, *, timeout: float = 300.0, progress: Callable[[str], None] = lambda phase: None
-) -> tuple[tuple[Conflict, ...], tuple[str, ...]]:
+def conflicts(first: str, second: str, *, timeout: float = 300.0) -> tuple[tuple[Conflict, ...], tuple[str, ...]]:
     """Import both packages in both orders, each in fresh processes.
 
     Returns the conflicts, and the errors of the activations.
     """
     results = []
     for one, other in ((first, second), (second, first)):
-        results.append(
-            audit(
-                Activation(one, then=(other,)),
-                timeout=timeout,
-                progress=lambda phase, one=one, other=other: progress(f"{one}, then {other}: {phase}"),  # type: ignore[misc]
-            )
-        )
+        results.append(audit(Activation(one, then=(other,)), timeout=timeout))
     forwards, backwards = map(_by_target, results)
     found = []
     for target in sorted({*forwards, *backwards}):

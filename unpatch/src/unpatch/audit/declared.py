@@ -69,16 +69,13 @@ def _gorilla(value: object) -> dict[str, str]:
 
 def _unpatch(target: str) -> Declaration:
     """The patches of unpatch's managers are found by their target."""
-    from unpatch.patches import PatchManager
+    from unpatch.patches import managers
 
-    for module in list(sys.modules.values()):
-        for manager in list(raw.module_dict(module).values()) if raw.is_module(module) else ():
-            if type(manager) is not PatchManager:
-                continue
-            for patch in manager.patches:
-                if any(text.replace(":", ".") == target for text in patch.targets):
-                    details = {"id": f"{manager.name}/{patch.id}", "group": patch.group, "reason": patch.reason}
-                    return Declaration("unpatch", details)
+    for manager in managers():
+        for patch in manager.patches:
+            if patch.writes_to(target):
+                details = {"id": f"{manager.name}/{patch.id}", "group": patch.group, "reason": patch.reason}
+                return Declaration("unpatch", details)
     return Declaration("unpatch", {})
 
 

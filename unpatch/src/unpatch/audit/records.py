@@ -85,7 +85,6 @@ class Phase(Struct, frozen=True, tag="phase"):
 
 class Learned(Struct, frozen=True, tag="learned"):
     modules: tuple[str, ...]
-    error: str = ""
 
 
 class Copy(Struct, frozen=True):

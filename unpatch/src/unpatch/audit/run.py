@@ -54,7 +54,7 @@ def audit(
     with tempfile.TemporaryDirectory(prefix="unpatch-audit-") as folder:
         passes = _Passes(Path(folder), activation, audited, on, timeout, _cache_folder() if cache else "", progress)
         started = time.monotonic()
-        learned, died = passes.run("learn", ())
+        learned, stopped = passes.run("learn", ())
         took = round(time.monotonic() - started, 3)
         known = next((answer for answer in learned if isinstance(answer, Learned)), None)
         answers, died = passes.run("audit", known.modules if known is not None else ())
@@ -62,8 +62,11 @@ def audit(
     if done is None:
         writes = [answer for answer in answers if isinstance(answer, Write)]
         return AuditResult(activation, on, audited, {}, _unjoined(writes, audited), died, False)
+    # Without the first pass nothing was loaded before the writes: modules that the activation itself loads are not compared.
+    unlearned = f"the pass that learns which modules are loaded did not end: {stopped}" if known is None else ""
+    error = "; ".join(filter(None, (unlearned, done.error)))
     return AuditResult(
-        activation, on, done.packages, done.versions, done.findings, done.error, True, done.places, done.unloaded,
+        activation, on, done.packages, done.versions, done.findings, error, True, done.places, done.unloaded,
         {"learning which modules are loaded": took, **done.seconds},
     )  # fmt: skip
 
@@ -142,9 +145,10 @@ def _unjoined(writes: list[Write], audited: tuple[str, ...]) -> tuple[Finding, .
         what: Literal["patch", "addition", "registration"] = (
             "addition" if write.kind == "add" else "registration" if write.kind == "entry" else "patch"
         )
+        writer = f"@{write.site.module}" if write.traced_by == "source" else f"~{write.package}"
         found.append(
             Finding(
-                f"{write.target}@{write.site.module}", write.target, (), write.kind,
+                f"{write.target}{writer}", write.target, (), write.kind,
                 what if write.package in audited else "dependency", what, write.package, None, write.new, write.site,
                 write.order, ("until the end of the process",), write.via,
             )

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class TargetError(UnpatchError):
     """The target cannot be made or run; the message says why."""
 
-    exit_code = 2
-
 
 @click.command()
 @click.argument("target", required=False)
@@ -81,7 +79,7 @@ def ops(
     if kernel_log:
         os.environ.setdefault("TORCH_NPU_LOGS", "op_plugin,dispatch")  # read when torch is imported
     listing = _listing(target, inputs, sample, device, backward, stack, graphs)
-    from unpatch.ops import show
+    from unpatch.report import operators as show
 
     if html is not None:
         from unpatch.files import write_whole
@@ -189,9 +187,9 @@ def _fitting(module: Any) -> tuple[Any, ...]:
 def _compare(context: click.Context, files: tuple[Path, Path], as_json: bool) -> None:
     import msgspec
 
-    from unpatch.ops import show
     from unpatch.ops.diff import diff
     from unpatch.ops.model import Listing
+    from unpatch.report import operators as show
 
     listings = []
     for file in files:

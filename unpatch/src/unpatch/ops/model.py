@@ -34,4 +34,3 @@ class Listing(msgspec.Struct, frozen=True):
     torch: str  #: its version
     operators: tuple[Operator, ...]
     graphs: dict[str, str] = {}  #: `forward` and `backward`, as AOTAutograd has them
-    note: str = ""  #: what could not be found out

@@ -43,12 +43,6 @@ def path(operator: str, device: str, differentiable: bool, autocast: bool) -> tu
     return tuple(rows[key] for key in keys if key in rows)
 
 
-def is_composite(operator: str, device: str) -> bool:
-    """Whether the operator has no kernel for the device, but calls others (composite implicit)."""
-    row = table(operator).get(backend_key(device))
-    return row is not None and row.kind == "math kernel"
-
-
 def _short(place: str) -> str:
     """The file without where it was built."""
     for mark in ("/aten/src/", "/torch/csrc/", "/site-packages/", "/csrc/"):

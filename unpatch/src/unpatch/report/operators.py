@@ -5,6 +5,7 @@ from __future__ import annotations
 from unpatch.ops.diff import Row
 from unpatch.ops.model import Listing, Operator
 from unpatch.report.pages import page
+from unpatch.report.words import visible
 
 
 def route(operator: Operator) -> str:
@@ -36,9 +37,7 @@ def lines(listing: Listing) -> list[str]:
         text += [f"{indent}  at {frame}" for frame in call.stack]
     for which, graph in listing.graphs.items():
         text += ["", f"{which} graph (AOTAutograd)", graph.strip()]
-    if listing.note:
-        text += ["", listing.note]
-    return text
+    return [visible(line) for line in text]
 
 
 def signature(operator: Operator) -> str:
@@ -66,7 +65,7 @@ def diff_lines(first: Listing, second: Listing, rows: list[Row]) -> list[str]:
     text.append(
         f"{counts['=']} equal, {counts['~']} otherwise, {counts['-']} only in the first, {counts['+']} only in the second"
     )
-    return text
+    return [visible(line) for line in text]
 
 
 def html(listing: Listing) -> str:

@@ -120,27 +120,42 @@ def test_a_stream_of_another_device_is_refused():
 
 
 # ---- books ----
-def test_sizes_are_those_of_cudas_allocator():
-    small, large, own = memory(700), memory(2 * MIB), memory(25 * MIB)
-    found = {segment["address"]: segment for segment in torch.npu.memory_snapshot()}
-    assert (found[small.data_ptr()]["total_size"], found[small.data_ptr()]["segment_type"]) == (2 * MIB, "small")
-    assert (found[large.data_ptr()]["total_size"], found[large.data_ptr()]["segment_type"]) == (20 * MIB, "large")
-    assert found[own.data_ptr()]["total_size"] == 26 * MIB
-    block = found[small.data_ptr()]["blocks"][0]
-    assert (block["size"], block["requested_size"], block["state"]) == (1024, 700, "active_allocated")
-    stats = torch.npu.memory_stats()
-    assert stats["requested_bytes.small_pool.current"] <= stats["allocated_bytes.small_pool.current"]
-    assert stats["allocated_bytes.large_pool.current"] == 28 * MIB
+def test_sizes_are_those_of_cudas_allocator(with_vnpu):
+    with_vnpu(
+        """
+        import torch
+        MIB = 1 << 20
+        small, large, own = (torch.empty(n, dtype=torch.uint8, device="npu") for n in (700, 2 * MIB, 25 * MIB))
+        found = {segment["address"]: segment for segment in torch.npu.memory_snapshot()}
+        figures = [(found[x.data_ptr()]["total_size"], found[x.data_ptr()]["segment_type"]) for x in (small, large, own)]
+        assert figures == [(2 * MIB, "small"), (20 * MIB, "large"), (26 * MIB, "large")], figures
+        block = found[small.data_ptr()]["blocks"][0]
+        assert (block["size"], block["requested_size"], block["state"]) == (1024, 700, "active_allocated")
+        stats = torch.npu.memory_stats()
+        assert stats["requested_bytes.small_pool.current"] == 700
+        assert stats["allocated_bytes.small_pool.current"] == 1024
+        assert stats["allocated_bytes.large_pool.current"] == 28 * MIB
+        """
+    ).passed()
 
 
-def test_empty_cache_gives_back_what_is_unused_and_nothing_else():
-    kept, dropped = memory(MIB // 2), [memory(MIB) for _ in range(5)]
-    kept.fill_(7)
-    assert torch.npu.memory_reserved() == 6 * MIB
-    del dropped
-    torch.npu.empty_cache()
-    assert torch.npu.memory_reserved() == 2 * MIB
-    assert kept.sum().item() == 7 * (MIB // 2)
+def test_empty_cache_gives_back_what_is_unused_and_nothing_else(with_vnpu):
+    with_vnpu(
+        """
+        import torch
+        MIB = 1 << 20
+        kept = torch.full((MIB // 2,), 7, dtype=torch.uint8, device="npu")
+        dropped = [torch.empty(MIB, dtype=torch.uint8, device="npu") for _ in range(5)]
+        assert torch.npu.memory_reserved() == 6 * MIB
+        del dropped
+        torch.npu.empty_cache()
+        assert torch.npu.memory_reserved() == 2 * MIB
+        assert kept.sum().item() == 7 * (MIB // 2)
+        """
+    ).passed()
+
+
+def test_a_snapshot_of_one_pool_is_refused():
     with pytest.raises(NotImplementedError, match="mempool_id"):
         torch.npu.memory_snapshot(mempool_id=(0, 1))
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch_vnpu import logs
-
 _NAME = "env"
 #: Variables whose values are shown; others, which may be secrets, are only said to be set.
 _SHOWN = ("TORCH", "PYTORCH", "NPU_", "VNPU_", "ASCEND_", "UNPATCH_", "TASK_QUEUE_", "OMP_", "MKL_")
@@ -20,7 +18,13 @@ _SHOWN = ("TORCH", "PYTORCH", "NPU_", "VNPU_", "ASCEND_", "UNPATCH_", "TASK_QUEU
 @contextmanager
 def logged_reads() -> Iterator[None]:
     """Log the reads within, where the environment asks for it."""
-    settings = logs.parse(os.environ.get("TORCH_NPU_LOGS", ""), os.environ.get("TORCH_NPU_LOGS_FILTER", ""))
+    wanted = os.environ.get("TORCH_NPU_LOGS")
+    if not wanted:
+        yield
+        return
+    from torch_vnpu import logs
+
+    settings = logs.parse(wanted, os.environ.get("TORCH_NPU_LOGS_FILTER", ""))
     if settings.levels.get(_NAME, logging.ERROR) == logging.ERROR:  # not named, or by -env
         yield
         return

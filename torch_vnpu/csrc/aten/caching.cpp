@@ -24,6 +24,7 @@ constexpr size_t kSmallSegment = size_t{2} << 20;
 constexpr size_t kLargeSegment = size_t{20} << 20;
 constexpr size_t kOwnSegment = size_t{10} << 20;    // from here on a block has a segment of its own
 constexpr size_t kOwnUnit = size_t{2} << 20;        // whose size is a multiple of this
+constexpr int kRetries = 16;                        // of one allocation, while other threads come and go
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -71,7 +72,7 @@ class Cache {
   void record_stream(Block* block, vnpuStream_t stream);
   void charge(size_t bytes, c10::DeviceIndex device);
   void discharge(size_t bytes, c10::DeviceIndex device);
-  void release_segments();
+  void release_segments(std::unique_lock<std::mutex>& lock);
   std::vector<SegmentInfo> snapshot(c10::DeviceIndex device);
   void free_awaiting();  // the mutex is held
 
@@ -88,6 +89,8 @@ class Cache {
   void keep(Pool& pool, Block* block);
   void merge(Pool& pool, Block* block);
   void merge_bins(Pool& pool);
+  template <class Attempt>
+  auto retried(std::unique_lock<std::mutex>& lock, Attempt attempt);
   void retire_segments();
   void free_retired(uint64_t until);
   void insert(Pool& pool, Block* block);
@@ -107,6 +110,7 @@ class Cache {
   std::map<char*, Segment> segments_;
   std::deque<Block*> retired_;  // segments that no pool has any more, and the device does not have back yet
   uint64_t retired_ever_ = 0, freed_ever_ = 0;
+  uint64_t changes_ = 0;  // of what is in use or reserved, by whichever thread
   std::vector<Block*> awaiting_;
   std::vector<Block*> spare_;
 };
@@ -244,6 +248,7 @@ Block* Cache::new_segment(size_t size, c10::DeviceIndex device, vnpuStream_t str
   block->device = device;
   block->large = large;
   segments_[block->pointer] = {block, size};
+  ++changes_;
   ++figures.num_device_alloc;
   add(figures.segment, large, 1);
   add(figures.reserved_bytes, large, size);
@@ -298,43 +303,54 @@ bool drain_all() {
   return all;
 }
 
-void Cache::release_segments() {
+// Gives back what is unused. The queues may wait for a listener that allocates, so the lock is not held while we wait for them.
+void Cache::release_segments(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
   drain_all();
-  uint64_t until = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    free_awaiting();
-    retire_segments();
-    until = retired_ever_;
-    if (freed_ever_ == until) return;
-  }
+  lock.lock();
+  free_awaiting();
+  retire_segments();
+  const auto until = retired_ever_;
+  if (freed_ever_ == until) return;
+  lock.unlock();
   // While we waited, other threads went on: they may have launched kernels on memory and freed it. Those of another thread that
   // is in here are freed too, so that nobody runs out of memory because somebody else is still waiting.
-  if (!drain_all()) return;  // they stay retired until somebody can wait
-  std::lock_guard<std::mutex> lock(mutex);
-  free_retired(until);
+  const bool drained = drain_all();
+  lock.lock();
+  if (drained) free_retired(until);  // else they stay retired until somebody can wait
+}
+
+// What `attempt` gets, tried again after what is unused went back to the device. What other threads free or take while we wait
+// for the queues may be just what lacks, so it takes a wait without a change to know that there is not enough.
+template <class Attempt>
+auto Cache::retried(std::unique_lock<std::mutex>& lock, Attempt attempt) {
+  auto got = attempt();
+  if (got) return got;
+  ++figures.num_alloc_retries;
+  for (int tries = 0; tries < kRetries; ++tries) {
+    const auto before = changes_;
+    release_segments(lock);
+    got = attempt();
+    if (got || changes_ == before) break;
+  }
+  return got;
 }
 
 // More memory from the device: a whole segment, else just what is asked for, else after all that is unused was given back.
 Block* Cache::grow(std::unique_lock<std::mutex>& lock, size_t size, size_t requested, c10::DeviceIndex device,
                    vnpuStream_t stream) {
   const bool large = size > kSmall;
-  auto& free = pool(stream, large);
-  if (!large && free.binned_bytes >= kSmallSegment) {
+  if (auto& free = pool(stream, large); !large && free.binned_bytes >= kSmallSegment) {
     merge_bins(free);
     if (auto* block = take(free, size, large)) return block;
   }
-  for (const bool again : {false, true}) {
-    if (again) {
-      ++figures.num_alloc_retries;
-      // The queues may wait for a listener that allocates, so the lock is not held while we wait for them.
-      lock.unlock();
-      release_segments();
-      lock.lock();
-    }
+  auto* block = retried(lock, [&]() -> Block* {
+    if (auto* block = take(pool(stream, large), size, large)) return block;  // another thread's
     for (const size_t segment : {segment_size(size), size})
       if (new_segment(segment, device, stream, large)) return take(pool(stream, large), size, large);
-  }
+    return nullptr;
+  });
+  if (block) return block;
   ++figures.num_ooms;
   lock.unlock();
   raise_error(VNPU_ERROR_OUT_OF_MEMORY, "allocate memory", device, requested);
@@ -358,6 +374,7 @@ Block* Cache::allocate(size_t bytes, c10::DeviceIndex device, vnpuStream_t strea
 }
 
 void Cache::free_now(Block* block) {
+  ++changes_;
   subtract(figures.active, block->large, 1);
   subtract(figures.active_bytes, block->large, block->bytes);
   keep(pool(block->stream, block->large), block);
@@ -392,21 +409,18 @@ void Cache::record_stream(Block* block, vnpuStream_t stream) {
 }
 
 void Cache::charge(size_t bytes, c10::DeviceIndex device) {
-  auto error = vnpuMemCharge(bytes, device);
-  if (error == VNPU_ERROR_OUT_OF_MEMORY) {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      ++figures.num_alloc_retries;
-    }
-    release_segments();
-    error = vnpuMemCharge(bytes, device);
-  }
   std::unique_lock<std::mutex> lock(mutex);
+  auto error = VNPU_SUCCESS;
+  retried(lock, [&] {
+    error = vnpuMemCharge(bytes, device);
+    return error != VNPU_ERROR_OUT_OF_MEMORY;
+  });
   if (error) {
     figures.num_ooms += error == VNPU_ERROR_OUT_OF_MEMORY;
     lock.unlock();
     raise_error(error, "allocate memory", device, bytes);
   }
+  ++changes_;
   const bool large = bytes > kSmall;
   for (auto* count : {&figures.allocation, &figures.active, &figures.segment}) add(*count, large, 1);
   for (auto* sum : {&figures.allocated_bytes, &figures.active_bytes, &figures.reserved_bytes, &figures.requested_bytes})
@@ -416,6 +430,7 @@ void Cache::charge(size_t bytes, c10::DeviceIndex device) {
 void Cache::discharge(size_t bytes, c10::DeviceIndex device) {
   vnpuMemDischarge(bytes, device);
   std::lock_guard<std::mutex> lock(mutex);
+  ++changes_;
   const bool large = bytes > kSmall;
   for (auto* count : {&figures.allocation, &figures.active, &figures.segment}) subtract(*count, large, 1);
   for (auto* sum : {&figures.allocated_bytes, &figures.active_bytes, &figures.reserved_bytes, &figures.requested_bytes})
@@ -499,8 +514,11 @@ void discharge(const void* pointer, size_t bytes, c10::DeviceIndex device) {
 void empty_cache() {
   int count = 0;
   vnpuGetDeviceCount(&count);
-  for (int device = 0; device < count; ++device)
-    cache_of(static_cast<c10::DeviceIndex>(device)).release_segments();
+  for (int device = 0; device < count; ++device) {
+    auto& cache = cache_of(static_cast<c10::DeviceIndex>(device));
+    std::unique_lock<std::mutex> lock(cache.mutex);
+    cache.release_segments(lock);
+  }
 }
 
 DeviceStats stats(c10::DeviceIndex device) {

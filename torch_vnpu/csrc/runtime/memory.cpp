@@ -103,10 +103,13 @@ extern "C" {
 
 vnpuError_t vnpuMemCharge(size_t bytes, int device) {
   if (auto error = check(device)) return error;
-  const int64_t now = in_use[device].fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) + static_cast<int64_t>(bytes);
-  if (static_cast<size_t>(now) <= allowed(device)) return VNPU_SUCCESS;
-  in_use[device].fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
-  return VNPU_ERROR_OUT_OF_MEMORY;
+  // Not added first and taken back: a charge that is too large must not stand in the way of another thread's.
+  const size_t limit = allowed(device);
+  auto used = in_use[device].load(std::memory_order_relaxed);
+  do {
+    if (static_cast<size_t>(used) > limit || bytes > limit - static_cast<size_t>(used)) return VNPU_ERROR_OUT_OF_MEMORY;
+  } while (!in_use[device].compare_exchange_weak(used, used + static_cast<int64_t>(bytes), std::memory_order_relaxed));
+  return VNPU_SUCCESS;
 }
 
 void vnpuMemDischarge(size_t bytes, int device) {
@@ -145,8 +148,7 @@ vnpuError_t vnpuMemGetInfo(size_t* free, size_t* total, int device) {
   if (!free || !total) return VNPU_ERROR_INVALID_VALUE;
   if (auto error = check(device)) return error;
   *total = fixed_settings().capacity;
-  // A charge that is being refused on another thread may stand above the capacity for a moment.
-  *free = *total - std::min(*total, static_cast<size_t>(in_use[device].load(std::memory_order_relaxed)));
+  *free = *total - static_cast<size_t>(in_use[device].load(std::memory_order_relaxed));
   return VNPU_SUCCESS;
 }
 

@@ -246,3 +246,30 @@ def test_memory_that_lacks_is_taken_from_the_cache(with_vnpu):
         """,
         VNPU_MEMORY="16M",
     ).passed()
+
+
+def test_threads_whose_memory_fits_never_run_out_of_it(with_vnpu):
+    """Four threads, each with one tensor at a time and three streams, whose pools keep what the others lack."""
+    run = with_vnpu(
+        """
+        import random, threading, torch
+        def work(number):
+            choose = random.Random(number).choice
+            streams = [torch.npu.Stream() for _ in range(3)]
+            try:
+                for _ in range(150):
+                    with torch.npu.stream(choose(streams)):
+                        x = torch.ones(choose([10, 12]) << 20, dtype=torch.uint8, device="npu")
+                        del x
+            except torch.OutOfMemoryError as error:
+                print(error)
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(torch.npu.memory_stats()["num_alloc_retries"] > 0)
+        """,
+        VNPU_MEMORY="48M",  # four times the larger segment
+    ).passed()
+    assert run.lines == ["True"]

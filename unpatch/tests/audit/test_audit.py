@@ -206,3 +206,15 @@ def test_the_cache_changes_nothing(audit_of):
 def test_a_target_that_is_not_there_is_refused(target, says):
     with pytest.raises(AuditError, match=says):
         audit(Activation(target))
+
+
+def test_a_module_that_keeps_its_own_names_is_called_by_its_own_name(audit_of):
+    source = "SELF = globals()\ndef function(x): return x\n"
+    result = audit_of(
+        "patcher",
+        target="",
+        target__inner=source,
+        patcher="import target.inner\ndef new(x): return x\n"
+        "target.inner.SELF['function'] = new\nexec('target.inner.other = new')\n",
+    )
+    assert [finding.target for finding in shown(result)] == ["target.inner.function", "target.inner.other"]

@@ -19,7 +19,7 @@ from unpatch.audit.declared import declaration
 from unpatch.audit.raw import ABSENT
 from unpatch.audit.records import Class, Finding, Kind, Site
 from unpatch.audit.snapshot import Change, Snapshot
-from unpatch.audit.trace import INNER, Entry, Note, Tracer
+from unpatch.audit.trace import Entry, Note, Tracer
 
 Kernels = Mapping[tuple[str, str], str]
 
@@ -263,7 +263,7 @@ def _kind(change: Change) -> Kind:
 
 def _holds(owner: Any, entry: Entry) -> bool:
     """Whether the snapshot has what the entry wrote: of functions it has only the inside."""
-    return owner.kind != "function" or entry.name in INNER
+    return owner.kind != "function" or entry.name in raw.INNER
 
 
 def _now(entry: Entry) -> Any:
@@ -273,13 +273,7 @@ def _now(entry: Entry) -> Any:
         if raw.is_a(owner, dict):
             return dict.get(owner, name, ABSENT)
         return entry.new if any(id(item) == name for item in owner) else ABSENT
-    if name in INNER:
-        return getattr(owner, name)
-    if raw.is_module(owner):
-        return type(owner) if name == "__class__" else raw.module_dict(owner).get(name, ABSENT)
-    if raw.is_class(owner):
-        return raw.bases(owner) if name == "__bases__" else raw.class_dict(owner).get(name, ABSENT)
-    return (raw.instance_dict(owner) or {}).get(name, ABSENT)
+    return raw.own(owner, name)
 
 
 def _merged(found: list[Found]) -> list[Found]:

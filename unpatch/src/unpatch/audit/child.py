@@ -136,8 +136,8 @@ class _Audit:
             stale = holders([one.old for one in patches], places)
             copied = holders([one.new for one in patches], places)
         result = Audited(
-            findings(found, stale, copied), self._audited, _versions(self._audited, found), snapshot.places,
-            unloaded, self._seconds, error,
+            findings(found, stale, copied), _versions(self._audited, found), snapshot.places, unloaded,
+            self._seconds, error,
         )  # fmt: skip
         self._answers.write(result)
 

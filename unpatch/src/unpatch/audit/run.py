@@ -66,7 +66,7 @@ def audit(
     unlearned = f"the pass that learns which modules are loaded did not end: {stopped}" if known is None else ""
     error = "; ".join(filter(None, (unlearned, done.error)))
     return AuditResult(
-        activation, on, done.packages, done.versions, done.findings, error, True, done.places, done.unloaded,
+        activation, on, audited, done.versions, done.findings, error, True, done.places, done.unloaded,
         {"learning which modules are loaded": took, **done.seconds},
     )  # fmt: skip
 

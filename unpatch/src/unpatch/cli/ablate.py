@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +9,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import click
+
+from unpatch.cli import output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,10 +70,9 @@ def ablate(
             click.get_current_context().exit(_INTERRUPTED)
     files = report.write(result, out)
     if as_json:
-        click.echo(report.render(result, "json").encode(), nl=False)
+        output.echo(report.render(result, "json"))
         return
-    limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
-    Console(width=None if limited else _PIPE_WIDTH).print(table.summary(result))
+    output.console(_PIPE_WIDTH).print(table.summary(result))
     click.echo(f"Written: {', '.join(map(str, files))}", err=True)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unpatch.cli import output
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpatch.audit.compare import Difference
     from unpatch.audit.records import AuditResult
 
-_PIPE_WIDTH = 10_000  #: characters; a row in a pipe is a line
 _CONFIG = frozenset({"target", "on", "call", "env", "timeout"})
 
 
@@ -92,7 +91,7 @@ def audit(
         if path is not None:
             write_whole(path, text(result))
     if as_json:
-        click.echo(report.as_json(result).encode(), nl=False)
+        output.echo_json(result)
     else:
         _show(result, everything)
     new = [one for one in compare.differences(before, result) if one.change != "gone"] if before is not None else []
@@ -140,12 +139,9 @@ def _list(value: object) -> list[str]:
 
 
 def _show(result: AuditResult, everything: bool) -> None:
-    from rich.console import Console
-
     from unpatch.report import audited as report
 
-    limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
-    console = Console(width=None if limited else _PIPE_WIDTH)
+    console = output.console()
     findings = report.shown(result, everything)
     if findings:
         console.print(report.table(findings, lines=console.is_terminal))
@@ -158,12 +154,10 @@ def _show(result: AuditResult, everything: bool) -> None:
 
 
 def _show_differences(found: tuple[Difference, ...], as_json: bool) -> None:
-    import msgspec
-
     from unpatch.report.words import visible
 
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        output.echo_json(found)
         return
     for one in found:
         what = f" ({', '.join(one.what)})" if one.what else ""

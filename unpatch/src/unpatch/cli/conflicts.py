@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from unpatch.cli import output
+
 
 @click.command()
 @click.argument("first")
@@ -33,7 +35,7 @@ def conflicts(first: str, second: str, timeout: float, as_json: bool) -> None:
     found, errors = comparing.conflicts(first, second, timeout=timeout)
     if as_json:
         rows = [{**msgspec.to_builtins(one), "depends_on_order": one.depends_on_order} for one in found]
-        click.echo(msgspec.json.format(msgspec.json.encode({"conflicts": rows, "errors": errors}), indent=2))
+        output.echo_json({"conflicts": rows, "errors": errors})
     else:
         for one in found:
             click.echo(visible(f"{one.target}: written by {' and by '.join(one.writers)}"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unpatch.cli import output
 from unpatch.errors import UnpatchError
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def ops(
     """List the operators that TARGET runs, in order: shapes, dispatch path, kernels, autograd.
 
     TARGET is an expression that makes a module or function, in which torch, nn and F are known, or file.py::function. It is
-    executed. Without --input, an nn.Linear, nn.Conv… or nn.Embedding gets one that fits. Operators run twice, and once before.
+    executed. Without --input, an nn.Linear, nn.Conv… or nn.Embedding gets one that fits. It
+    runs three times: to warm up, under the recorder and under torch's profiler.
 
     With --diff, two listings are compared as aligned sequences; the exit code is 1 where they differ.
 
@@ -69,8 +71,6 @@ def ops(
       unpatch ops "nn.GELU()" --input 4,4 --json > cpu.json
       unpatch ops --diff cpu.json npu.json
     """
-    import msgspec
-
     if diff:
         _compare(context, diff, as_json)
         return
@@ -85,9 +85,10 @@ def ops(
         from unpatch.files import write_whole
 
         write_whole(html, show.html(listing))
-    click.echo(
-        msgspec.json.format(msgspec.json.encode(listing)).decode() if as_json else "\n".join(show.lines(listing))
-    )
+    if as_json:
+        output.echo_json(listing)
+    else:
+        click.echo("\n".join(show.lines(listing)))
 
 
 def _listing(
@@ -200,7 +201,7 @@ def _compare(context: click.Context, files: tuple[Path, Path], as_json: bool) ->
     first, second = listings
     rows = diff(first, second)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        output.echo_json(rows)
     else:
         click.echo("\n".join(show.diff_lines(first, second, rows)))
     context.exit(any(row.what != "=" for row in rows))

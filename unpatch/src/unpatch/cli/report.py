@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from unpatch.cli import output
+
 if TYPE_CHECKING:
     from unpatch.report import Format
 
@@ -54,4 +56,4 @@ def report(evidence: Path, form: str | None, out: Path | None) -> None:
     if out:
         write_whole(out, text)
     else:
-        click.echo(text.encode(), nl=False)  # bytes: the document is UTF-8, whatever the terminal's encoding
+        output.echo(text)

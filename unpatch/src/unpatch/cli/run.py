@@ -6,6 +6,8 @@ import sys
 
 import click
 
+_INTERRUPTED = 130  #: exit code, as shells have it for a program that SIGINT ended
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
@@ -21,7 +23,7 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
     """Run a program with chosen found patches left out.
 
     SCRIPT runs as `python SCRIPT ARGUMENTS…` does, in this fresh process. A patch whose writer is not traced (`~` in its id)
-    is undone after the import of its package, and stderr says so. Exit code: the program's own, or 1 if it ran to its end
+    is undone after the import of its package, and stderr says so. Exit code: the program's own, or 1 if it ended well
     and never came to write one of the patches.
 
     \b
@@ -29,12 +31,22 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
       unpatch run --without torch.select@torch_geometric.hash_tensor train.py
     """
     from unpatch.audit.activate import run_script
+    from unpatch.audit.errors import AuditError
     from unpatch.audit.suppress import Suppression, parse_ids
 
     suppression = Suppression(parse_ids(without), lambda text: click.echo(text, err=True))
     suppression.install()
     sys.argv = [script, *arguments]
-    run_script(script, suppression.code_of, suppression.tracer)
+    try:
+        run_script(script, suppression.code_of, suppression.tracer)
+    except SystemExit as end:
+        if end.code:
+            raise
+    except AuditError:
+        raise
+    except BaseException as error:
+        _show(error)
+        click.get_current_context().exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
     missing = [id.text for id in suppression.ids if id not in suppression.left_out]
     if missing:
         click.echo(
@@ -43,3 +55,11 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
             err=True,
         )
         click.get_current_context().exit(1)
+
+
+def _show(error: BaseException) -> None:
+    """Show what the program raised as Python does, from its own first line on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") != "__main__":
+        trace = trace.tb_next
+    sys.excepthook(type(error), error.with_traceback(trace), trace)

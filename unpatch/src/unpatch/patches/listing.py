@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from unpatch.errors import UnpatchError
+from unpatch.errors import UnpatchError, meant
 from unpatch.patches import conditions, stack, targets
 from unpatch.patches.declare import Origin, Patch, Write
 from unpatch.patches.errors import PatchError
@@ -94,11 +94,7 @@ def _refuse_unknown(names: Iterable[str], found: Iterable[PatchManager]) -> None
     }
     for name in names:
         if name not in known:
-            import difflib
-
-            similar = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"; did you mean {similar[0]!r}?" if similar else ""
-            raise UnpatchError(f"No patch and no group is named {name!r}{hint}")
+            raise UnpatchError(f"No patch and no group is named {name!r}{meant(name, known)}")
 
 
 def _listed(manager: PatchManager, patch: Patch) -> Listed:

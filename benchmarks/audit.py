@@ -3,10 +3,10 @@
     python benchmarks/audit.py
     UNPATCH_AUDIT_EXTRAS=build/audit-extras python benchmarks/audit.py pyro torch_geometric
 
-On the synthetic catalogue and on what is installed of requirements-audit.txt, with its versions; what is known of them is that of
-the tests (unpatch/tests/support). A row counts as found where its target, its class and, in the catalogue, whether its line is
-known are right. Rows of the classes patch and addition that are not expected count against precision. Time: one run each of the
-bare activation, of an audit with an empty cache and of a second one.
+On the synthetic catalogue and on what is installed of requirements-audit.txt, with its version; what is known of them is in
+unpatch/tests/support. A row counts as found where its target, its class and, in the catalogue, whether its line is known are
+right. Rows of the classes patch and addition that are not expected count against precision. Time: one run each of the bare
+activation, of an audit with an empty cache and of a second one.
 """
 
 from __future__ import annotations

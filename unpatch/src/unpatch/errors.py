@@ -29,3 +29,12 @@ def meant(name: str, known: Iterable[str]) -> str:
 
     similar = difflib.get_close_matches(name, sorted(known))
     return f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+
+
+def said(error: BaseException) -> str:
+    """`ValueError: text`, even of an exception whose own `__str__` fails."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its __str__ fails)"
+    return f"{type(error).__name__}: {text}"

@@ -26,7 +26,8 @@ from unpatch.audit.records import Activation, Answer, Audited, AuditResult, Find
 from unpatch.files import write_whole
 
 _POLL_SECONDS = 0.05
-_TOLD = 12  #: lines of what a process wrote to stderr before it died
+_READ = 16_384  #: bytes at the end of what a process wrote before it died, of which
+_TOLD = 12  #: lines are shown
 
 
 def audit(
@@ -131,11 +132,17 @@ class _Passes:
                 elif isinstance(answer, Audited | Learned):
                     return answers, ""
             if exited:
-                told = "\n".join(errors.read_text(errors="replace").splitlines()[-_TOLD:])
+                told = "\n".join(_end_of(errors).splitlines()[-_TOLD:])
                 return answers, f"The process ended with exit code {process.returncode} while {phase}.\n{told}".strip()
             if time.monotonic() - started > self._timeout:
                 return answers, f"No end after {self._timeout:g} s while {phase}; allow more with --timeout."
             time.sleep(_POLL_SECONDS)
+
+
+def _end_of(file: Path) -> str:
+    with open(file, "rb") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _READ))
+        return opened.read().decode(errors="replace")
 
 
 def _unjoined(writes: list[Write], audited: tuple[str, ...]) -> tuple[Finding, ...]:

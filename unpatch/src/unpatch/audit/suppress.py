@@ -61,10 +61,11 @@ def _after(text: str) -> str:
 
 def _split(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
-    quote = ""
+    quote, escaped = "", False
     for place, character in enumerate(text):
         if quote:
-            quote = "" if character == quote else quote
+            quote = "" if character == quote and not escaped else quote
+            escaped = character == "\\" and not escaped
         elif character in "'\"":
             quote = character
         elif character in "[(":

@@ -72,10 +72,17 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except UnpatchError as error:
-            click.echo(f"Error: {error.message}", err=True)
+            from unpatch.report.words import visible
+
+            click.echo(visible(f"Error: {error.message}"), err=True)
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(INTERRUPTED)
 
 
+#: Exit code, as shells have it for a program that SIGINT ended.
+INTERRUPTED = 130
 #: What writing to a stream fails with; of files, write_whole says it.
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unpatch.cli import output
+from unpatch.cli import INTERRUPTED, output
+from unpatch.cli.signals import ended_in_order
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 150  #: characters; where nobody's terminal limits it, the table shows every channel as a column
 _FAILURES = 5  #: of arm A that are shown; the evidence has all
-_INTERRUPTED = 130  #: exit code, as shells have it for a program that SIGINT ended
 
 
 @click.command()
@@ -62,12 +62,12 @@ def ablate(
     from unpatch.ablate.run import run_study
     from unpatch.report import table
 
-    with _progress(Console(stderr=True)) as progress:
+    with ended_in_order(), _progress(Console(stderr=True)) as progress:
         try:
             result = run_study(study, out, jobs=jobs, timeout=timeout, resume=resume, only=only, progress=progress)
         except KeyboardInterrupt:
             click.echo("Interrupted. Finished trials are kept: go on with --resume.", err=True)
-            click.get_current_context().exit(_INTERRUPTED)
+            click.get_current_context().exit(INTERRUPTED)
     files = report.write(result, out)
     if as_json:
         output.echo(report.render(result, "json"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from unpatch.cli import output
+from unpatch.cli.signals import ended_in_order
 
 
 @click.command()
@@ -32,7 +33,8 @@ def conflicts(first: str, second: str, timeout: float, as_json: bool) -> None:
     from unpatch.audit import conflicts as comparing
     from unpatch.report.words import visible
 
-    found, errors = comparing.conflicts(first, second, timeout=timeout)
+    with ended_in_order():
+        found, errors = comparing.conflicts(first, second, timeout=timeout)
     if as_json:
         rows = [{**msgspec.to_builtins(one), "depends_on_order": one.depends_on_order} for one in found]
         output.echo_json({"conflicts": rows, "errors": errors})
@@ -48,5 +50,5 @@ def conflicts(first: str, second: str, timeout: float, as_json: bool) -> None:
             "depend on the order."
         )
         for error in errors:
-            click.echo(error, err=True)
+            click.echo(visible(error), err=True)
     click.get_current_context().exit(1 if found or errors else 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unpatch.cli import output
-from unpatch.errors import UnpatchError
+from unpatch.errors import UnpatchError, said
 
 if TYPE_CHECKING:
     from unpatch.ops.model import Listing
@@ -114,8 +114,8 @@ def _listing(
         )
     except UnpatchError:
         raise
-    except Exception as error:
-        raise TargetError(f"{target} on {device}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{target} on {device}: {said(error)}") from error
 
 
 def _there(value: Any, device: Any) -> Any:
@@ -132,6 +132,8 @@ def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any)
 
     file, found, name = target.partition("::")
     if found:
+        if not name:
+            raise TargetError(f"say which function of {file}: {file}::function")
         spec = importlib.util.spec_from_file_location(Path(file).stem, file)
         if spec is None or spec.loader is None or not os.path.isfile(file):
             raise TargetError(f"there is no file {file} that Python can run")
@@ -139,7 +141,7 @@ def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any)
         sys.modules[spec.name] = module
         sys.path.insert(0, str(Path(file).resolve().parent))
         spec.loader.exec_module(module)
-        for wanted in filter(None, (name, sample)):
+        for wanted in (name, *([sample] if sample else [])):
             if not hasattr(module, wanted):
                 raise TargetError(f"{file} has no {wanted}")
         function = getattr(module, name)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-_INTERRUPTED = 130  #: exit code, as shells have it for a program that SIGINT ended
+from unpatch.cli import INTERRUPTED
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -30,11 +30,14 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
     Example:
       unpatch run --without torch.select@torch_geometric.hash_tensor train.py
     """
-    from unpatch.audit.activate import run_script
+    from unpatch.audit.activate import own_trace, run_script
     from unpatch.audit.errors import AuditError
     from unpatch.audit.suppress import Suppression, parse_ids
 
-    suppression = Suppression(parse_ids(without), lambda text: click.echo(text, err=True))
+    ids = parse_ids(without)
+    if not ids:
+        raise click.UsageError("--without names no patch.")
+    suppression = Suppression(ids, lambda text: click.echo(text, err=True))
     suppression.install()
     sys.argv = [script, *arguments]
     try:
@@ -45,8 +48,9 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
     except AuditError:
         raise
     except BaseException as error:
-        _show(error)
-        click.get_current_context().exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+        trace = own_trace(error)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)  # the program may have set its own
+        click.get_current_context().exit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
     missing = [id.text for id in suppression.ids if id not in suppression.left_out]
     if missing:
         click.echo(
@@ -55,11 +59,3 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
             err=True,
         )
         click.get_current_context().exit(1)
-
-
-def _show(error: BaseException) -> None:
-    """Show what the program raised as Python does, from its own first line on."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals.get("__name__") != "__main__":
-        trace = trace.tb_next
-    sys.excepthook(type(error), error.with_traceback(trace), trace)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from unpatch.errors import UnpatchError, meant
+from unpatch.errors import UnpatchError, meant, said
 from unpatch.patches import conditions, stack, targets
 from unpatch.patches.declare import Origin, Patch, Write
 from unpatch.patches.errors import PatchError
@@ -69,10 +69,12 @@ def managers_of(module: str, without: Iterable[str] = ()) -> tuple[PatchManager,
         ]
         for manager in found:
             manager.import_modules()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
             raise UnpatchError(f"There is no module {error.name!r} here; is it installed?") from error
-        raise UnpatchError(f"Importing {module!r} failed with {type(error).__name__}: {error}") from error
+        raise UnpatchError(f"Importing {module!r} failed with {said(error)}") from error
     if not found:
         raise UnpatchError(f"{module!r} declares no patches: importing it makes no PatchManager")
     _refuse_unknown(names, found)

@@ -15,7 +15,7 @@ from enum import Enum
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar, Unpack
 
-from unpatch.errors import meant
+from unpatch.errors import meant, said
 from unpatch.patches import conditions, discover, places, stack, targets
 from unpatch.patches.declare import Details, Line, Patch, named
 from unpatch.patches.errors import (
@@ -335,7 +335,7 @@ class PatchManager:
             if not isinstance(error, Exception):
                 raise
             name = f"{self.name}/{patch.id}"
-            raise ApplyFailedError(f"patch {name!r} failed with {type(error).__name__}: {error}") from error
+            raise ApplyFailedError(f"patch {name!r} failed with {said(error)}") from error
 
     def _write(self, patch: Patch, transform: Transform | None) -> list[stack.Layer]:
         owner = f"{self.name}/{patch.id}"

@@ -23,7 +23,9 @@ def write(folder: Path, **files: str) -> None:
 
 
 def unpatch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    # Given, not inherited: readline, which pytest loads, sets COLUMNS behind the back of os.environ.
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([*RUN, *arguments], cwd=folder, capture_output=True, text=True, env=environment, check=False)
 
 
@@ -91,9 +93,10 @@ def test_objects_that_answer_no_question_are_audited_and_listed(tmp_path):
         target=TARGET,
         patcher=f"{EVIL}{WRITING}target.evil = Evil()\ntarget.silent = Silent\ntarget.TABLE['e'] = Evil()\n"
         "sys.modules['target.lost'] = Evil()\n",
-        declared=f"{EVIL}from unpatch.patches import PatchManager\nevil = Evil()\nmanager = PatchManager('declared')\n"
+        declared="class Evil:\n    def __getattr__(self, name): raise RuntimeError(name)\n"
+        "from unpatch.patches import PatchManager\nevil = Evil()\nmanager = PatchManager('declared')\n"
         "manager.declare(id='evil', group='g', reason='r').replace('target.function', evil)\n"
-        "manager.declare(id='probe', group='g', reason='r', remove_when=lambda: 1 / 0).add('target.more', Silent)\n",
+        "manager.declare(id='probe', group='g', reason='r', remove_when=lambda: 1 / 0).add('target.more', 1)\n",
     )
     done = unpatch(tmp_path, "audit", "patcher", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -213,3 +216,53 @@ def test_an_interrupt_is_no_negative_result(tmp_path, command):
     write(tmp_path, interrupted="raise KeyboardInterrupt\n")
     done = unpatch(tmp_path, command, "interrupted")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
+@pytest.mark.parametrize(
+    "command", [["list", "json"], ["check", "json"], ["audit", "json"], ["conflicts", "json", "os"]]
+)
+def test_a_current_folder_that_is_gone_is_one_sentence(tmp_path, command):
+    leaving = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')"
+    code = f"{leaving}\nfrom unpatch.cli import main\nmain({command!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: The current folder is gone (No such file or directory); change to another one.\n"
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch):
+    write(tmp_path, target=TARGET, patcher=WRITING)
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    done = unpatch(tmp_path, "audit", "patcher", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert targets(done) == ["target.function"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_cannot_show_is_escaped(tmp_path, monkeypatch, encoding):
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    write(
+        tmp_path,
+        target=TARGET,
+        patcher=f"{WRITING}target.TABLE['→'] = 1\n",
+        again="import target\ntarget.TABLE['→'] = 2\n",
+    )
+    done = unpatch(tmp_path, "audit", "patcher")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "target.TABLE['\\u2192']" in done.stdout
+    assert unpatch(tmp_path, "conflicts", "patcher", "again").returncode == 1
+
+
+def test_the_progress_of_a_study_is_one_line_a_trial(tmp_path):
+    name = "a\n\x1b[31mb"
+    write(
+        tmp_path,
+        library="def double(x): return 2 * x\n",
+        study="import library\nfrom unpatch.patches import PatchManager\nfrom unpatch.study import Study\n"
+        f"manager = PatchManager('m')\nmanager.declare(id={name!r}, group='g', reason='r')"
+        ".replace('library.double', lambda x: x + x)\nstudy = Study('s', 't', patches=manager)\n"
+        f"@study.workload(params=[{name!r}])\ndef w(case, x): raise ValueError(x)\n",
+    )
+    done = unpatch(tmp_path, "ablate", "study.py")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+    assert "B, without a\\n\\x1b[31mb: 1 failed" in done.stderr.splitlines()

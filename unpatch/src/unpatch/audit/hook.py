@@ -5,6 +5,7 @@ What Python itself keeps (`__pycache__`) is never touched: rewritten code must n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -112,4 +113,5 @@ def _keep(file: Path, data: bytes) -> None:
         temporary.write_bytes(data)
         os.replace(temporary, file)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

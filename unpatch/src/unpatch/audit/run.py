@@ -24,6 +24,7 @@ from unpatch.audit.activate import audited_packages
 from unpatch.audit.errors import AuditError
 from unpatch.audit.records import Activation, Answer, Audited, AuditResult, Finding, Learned, Orders, Phase, Write
 from unpatch.files import write_whole
+from unpatch.here import import_from_here
 
 _POLL_SECONDS = 0.05
 _READ = 16_384  #: bytes at the end of what a process wrote before it died, of which
@@ -82,8 +83,7 @@ def _check(activation: Activation) -> None:
             f"{activation.target!r} is no module and no script; give a dotted name, or a path that ends in .py."
         )
     top = activation.target.partition(".")[0]
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    import_from_here()
     if importlib.util.find_spec(top) is None:
         raise AuditError(f"There is no module {top!r}; is it installed in {sys.prefix}?")
 

@@ -110,18 +110,20 @@ def _progress(console: Console) -> Iterator[Progress]:
 
 
 def _print_finished(event: Event) -> None:
+    from unpatch.report.words import line
+
     if event.kind == "finished":
-        click.echo(f"{event.trial}: {event.note or f'{event.total} done'}", err=True)
+        click.echo(line(f"{event.trial}: {event.note or f'{event.total} done'}"), err=True)
     elif event.kind == "reused":
-        click.echo(f"{event.trial}: {event.total} from an earlier run", err=True)
-    for line in _failures(event):
-        click.echo(line, err=True)
+        click.echo(line(f"{event.trial}: {event.total} from an earlier run"), err=True)
+    for failure in _failures(event):
+        click.echo(failure, err=True)
 
 
 def _failures(event: Event) -> list[str]:
     """What fails with all patches in place: perhaps what the study is about, perhaps a mistake in it."""
-    from unpatch.report.words import visible
+    from unpatch.report.words import line
 
-    shown = [f"  {visible(line)}" for line in event.failures[:_FAILURES]]
+    shown = [f"  {line(failure)}" for failure in event.failures[:_FAILURES]]
     more = len(event.failures) - len(shown)
     return [*shown, f"  … and {more} more, in the evidence"] if more else shown

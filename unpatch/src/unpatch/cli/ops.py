@@ -88,7 +88,7 @@ def ops(
     if as_json:
         output.echo_json(listing)
     else:
-        click.echo("\n".join(show.lines(listing)))
+        output.say("\n".join(show.lines(listing)))
 
 
 def _listing(
@@ -205,5 +205,5 @@ def _compare(context: click.Context, files: tuple[Path, Path], as_json: bool) ->
     if as_json:
         output.echo_json(rows)
     else:
-        click.echo("\n".join(show.diff_lines(first, second, rows)))
+        output.say("\n".join(show.diff_lines(first, second, rows)))
     context.exit(any(row.what != "=" for row in rows))

@@ -1,7 +1,8 @@
-"""What the commands share about standard output: how wide it is, and documents as JSON."""
+"""What the commands share about standard output: how wide it is, what it cannot show, and documents as JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -18,8 +19,21 @@ def console(pipe_width: int = ROW) -> Console:
     """A console on standard output; in a pipe, where nobody's terminal limits it, of `pipe_width` characters."""
     from rich.console import Console
 
+    _print_anything()
     limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
     return Console(width=None if limited else pipe_width)
+
+
+def say(text: str) -> None:
+    """Print lines."""
+    _print_anything()
+    click.echo(text)
+
+
+def _print_anything() -> None:
+    """What the encoding of standard output has no sign for is written as an escape, as Python does on stderr."""
+    with contextlib.suppress(AttributeError):  # it is no stream of Python's, or closed
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def echo(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from unpatch.cli import output
+from unpatch.here import import_from_here
 
 if TYPE_CHECKING:
     from unpatch.patches import PatchManager
@@ -93,8 +93,7 @@ def check(module: str, without: tuple[str, ...], as_json: bool) -> None:
 def _managers(module: str, without: Sequence[str]) -> Sequence[PatchManager]:
     from unpatch.patches.listing import managers_of
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
+    import_from_here()
     # What the module prints is not ours to mix with the answer.
     with contextlib.redirect_stdout(sys.stderr):
         return managers_of(module, without)

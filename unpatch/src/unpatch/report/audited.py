@@ -12,7 +12,7 @@ from unpatch.audit.records import CLASSES, SHOWN, AuditResult, Class, Finding, V
 from unpatch.report import columns
 from unpatch.report.json import indented
 from unpatch.report.pages import page
-from unpatch.report.words import count, visible
+from unpatch.report.words import count, line, visible
 
 _STYLES: dict[Class, str] = {
     "patch": "bold red",
@@ -79,7 +79,7 @@ def details(finding: Finding) -> list[str]:
     tags = [tag for tag in finding.tags if tag != "no writer"]
     if tags:
         lines.append("; ".join(tags))
-    return [visible(line).replace("\n", "\\n") for line in lines]
+    return list(map(line, lines))
 
 
 def summary(result: AuditResult) -> str:

@@ -14,7 +14,7 @@ from unpatch.patches.listing import Listed
 from unpatch.patches.manager import State
 from unpatch.report.columns import plain, table
 from unpatch.report.json import indented
-from unpatch.report.words import count, visible
+from unpatch.report.words import count, line
 
 _STYLES = {
     State.APPLIED: "green",
@@ -92,4 +92,4 @@ def check_lines(module: str, patches: Sequence[Checked]) -> list[str]:
     results = [result(patch) for patch in patches]
     told = [f"{results.count(word)} {word}" for word in ("drifted", "due") if word in results] or ["none drifted"]
     lines.append(f"{count(len(patches), 'patch')} of {module}: {', '.join(told)}.")
-    return [visible(line).replace("\n", "\\n") for line in lines]
+    return list(map(line, lines))

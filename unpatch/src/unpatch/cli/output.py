@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 ROW = 10_000  #: characters; a row in a pipe is a line
 
 
-def console(pipe_width: int = ROW) -> Console:
-    """A console on standard output; in a pipe, where nobody's terminal limits it, of `pipe_width` characters."""
+def console(pipe_width: int | None = ROW) -> Console:
+    """A console on standard output; in a pipe, where nobody's terminal limits it, of `pipe_width` characters (None: 80)."""
     from rich.console import Console
 
     _print_anything()

@@ -48,9 +48,7 @@ def report(evidence: Path, form: str | None, out: Path | None) -> None:
         if out:
             write_whole(out, table.plain(result, _FILE_WIDTH))
         else:
-            from rich.console import Console
-
-            Console().print(table.summary(result))
+            output.console(None).print(table.summary(result))
         return
     text = render(result, cast("Format", form))
     if out:

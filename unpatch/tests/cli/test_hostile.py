@@ -171,11 +171,11 @@ def test_a_patch_that_is_named_twice_is_adopted_once(tmp_path):
 
 
 def _children(folder: Path) -> list[int]:
-    """The processes that work in `folder` (as audited packages do)."""
+    """The processes that work in `folder` or below it, as audited packages and trials do."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(process / "cwd") == str(folder.resolve()):
+            if Path(os.readlink(process / "cwd")).is_relative_to(folder.resolve()):
                 found.append(int(process.name))
         except OSError:
             continue
@@ -183,20 +183,35 @@ def _children(folder: Path) -> list[int]:
 
 
 WAITING = "open('started', 'w').close()\nimport time\nwhile True: time.sleep(0.1)\n"
+WAITING_STUDY = """
+from pathlib import Path
+from unpatch.patches import PatchManager
+from unpatch.study import Study
+
+manager = PatchManager("m")
+manager.declare(id="p", group="g", reason="r").replace("json.dumps", len)
+study = Study("s", "t", patches=manager)
+
+@study.workload()
+def waits(case):
+    import time
+    Path(__file__).with_name("started").touch()
+    while True:
+        time.sleep(0.1)
+"""
 
 
 @pytest.mark.skipif(
     not Path("/proc/self/cwd").exists(), reason="processes are found in /proc, which this system has not"
 )
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize(
-    ("number", "code", "stderr"),
-    [(signal.SIGINT, 130, "Interrupted.\n"), (signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, "")],
+    "command",
+    [["audit", "waiting"], ["conflicts", "waiting", "target"], ["ablate", "study.py"]],
+    ids=lambda words: words[0],
 )
-@pytest.mark.parametrize(
-    "command", [["audit", "waiting"], ["conflicts", "waiting", "target"]], ids=lambda words: words[0]
-)
-def test_a_signal_ends_the_command_with_its_processes(tmp_path, command, number, code, stderr):
-    write(tmp_path, target=TARGET, waiting=WAITING)
+def test_a_signal_ends_the_command_with_its_processes(tmp_path, command, number, code):
+    write(tmp_path, target=TARGET, waiting=WAITING, study=WAITING_STUDY)
     process = subprocess.Popen(
         [*RUN, *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -204,8 +219,9 @@ def test_a_signal_ends_the_command_with_its_processes(tmp_path, command, number,
         while not (tmp_path / "started").exists() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(number)
-        assert process.communicate(timeout=60) == ("", stderr)
-        assert process.returncode == code
+        stdout, stderr = process.communicate(timeout=60)
+        assert (process.returncode, stdout) == (code, ""), stderr
+        assert stderr.startswith("Interrupted.") if number == signal.SIGINT else stderr == ""
         assert _children(tmp_path) == []
     finally:
         process.kill()

@@ -3,94 +3,43 @@
     python benchmarks/audit.py
     UNPATCH_AUDIT_EXTRAS=build/audit-extras python benchmarks/audit.py pyro torch_geometric
 
-On the synthetic catalogue and on what is installed of requirements-audit.txt. A row counts as found where its target, its
-class and, in the catalogue, whether its line is known are right. Rows of the classes patch and addition that are not expected
-count against precision. Time: one run each of the bare activation, of an audit with an empty cache and of a second one.
+On the synthetic catalogue and on what is installed of requirements-audit.txt, with its version; what is known of them is in
+unpatch/tests/support. A row counts as found where its target, its class and, in the catalogue, whether its line is known are
+right. Rows of the classes patch and addition that are not expected count against precision. Time: one run each of the bare
+activation, of an audit with an empty cache and of a second one.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.metadata
 import os
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unpatch" / "tests" / "support"))
 
-from audit_catalogue import CASES, sources
+from audit_catalogue import CASES, found, is_right, surplus, write
+from audit_truth import PACKAGES, Package, rows
 
-from unpatch.audit.records import SHOWN, Activation, AuditResult
+from unpatch.audit.records import SHOWN, Activation
 from unpatch.audit.run import audit
-
-_DISTRIBUTIONS = "torch.distributions"
-_LLAMA = "transformers.models.llama.modeling_llama"
-
-
-class Package(NamedTuple):
-    """A real package with what is known of it: its patches and additions, as far as `on` reaches."""
-
-    activation: Activation
-    expected: frozenset[str]
-    on: tuple[str, ...] = ()
-
-
-PACKAGES = {
-    "pytorch_lightning": Package(Activation("pytorch_lightning"), frozenset({"torch.compile"}), ("torch",)),
-    "torch_geometric": Package(
-        Activation("torch_geometric"), frozenset({"torch.select", "torch.index_select"}), ("torch",)
-    ),
-    "pyro": Package(
-        Activation("pyro"),
-        frozenset(
-            {
-                f"{_DISTRIBUTIONS}.constraints._CorrCholesky.check",
-                f"{_DISTRIBUTIONS}.half_cauchy.HalfCauchy.log_prob",
-                f"{_DISTRIBUTIONS}.transforms.Transform.__getstate__",
-                f"{_DISTRIBUTIONS}.transforms.Transform.clear_cache",
-                f"{_DISTRIBUTIONS}.transformed_distribution.TransformedDistribution.clear_cache",
-            }
-        ),
-    ),
-    "accelerate": Package(Activation("accelerate"), frozenset()),
-    "transformers": Package(Activation("transformers"), frozenset(), ("torch",)),
-    "fvcore": Package(Activation("fvcore.nn"), frozenset()),
-    "liger_kernel": Package(
-        Activation("liger_kernel.transformers", calls=("liger_kernel.transformers.apply_liger_kernel_to_llama()",)),
-        frozenset(
-            f"{_LLAMA}.{name}"
-            for name in ("LlamaForCausalLM.forward", "LlamaMLP", "LlamaRMSNorm", "apply_rotary_pos_emb")
-        ),
-    ),
-}
 
 
 def catalogue(folder: Path) -> None:
     """Precision and recall on the synthetic catalogue."""
-    for name, source in sources().items():
-        package, _, module = name.partition("__")
-        (folder / package).mkdir(exist_ok=True)
-        (folder / package / f"{module or '__init__'}.py").write_text(textwrap.dedent(source))
+    write(folder)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     sys.path.insert(0, str(folder))
     result = audit(Activation("patcher"), cache=False)
-    found = {name: one for one in result.findings for name in (one.target, *one.aliases)}
-    right = [
-        case
-        for case in CASES
-        if case.target in found
-        and (found[case.target].classed, found[case.target].kind) == (case.classed, case.kind)
-        and (found[case.target].site is not None) == case.traced
-    ]
-    shown = [one for one in result.findings if one.classed in SHOWN]
-    expected = {case.target for case in CASES} | {"target.other_name"}
-    true = [one for one in shown if one.target in expected]
+    right = [case for case in CASES if [is_right(case, one) for one in found(case, result)] == [True]]
+    shown = len(result.of(*SHOWN))
+    precision = (shown - len(surplus(result))) / shown if shown else 1.0
     print(f"catalogue: {len(CASES)} kinds of write, {len(right)} found and classified right")
-    print(f"  recall {len(right) / len(CASES):.2f}, precision {len(true) / len(shown):.2f} ({len(shown)} rows)")
+    print(f"  recall {len(right) / len(CASES):.2f}, precision {precision:.2f} ({shown} rows)")
 
 
 def real(name: str, package: Package) -> None:
@@ -104,21 +53,25 @@ def real(name: str, package: Package) -> None:
         started = time.perf_counter()
         result = audit(package.activation, on=package.on, timeout=600)
         warm = time.perf_counter() - started
-    found = _rows(result)
-    both = len(found & package.expected)
-    precision = both / len(found) if found else 1.0
-    recall = both / len(package.expected) if package.expected else 1.0
+    if result.error:
+        sys.exit(f"{package.activation.target} failed:\n{result.error}")
+    shown, expected = rows(result, "patch", "addition"), package.patches | package.additions
+    both = len(shown & expected)
+    precision = both / len(shown) if shown else 1.0
+    recall = both / len(expected) if expected else 1.0
+    on = f" (on {', '.join(package.on)})" if package.on else ""
     print(
-        f"{name}: {len(package.expected)} expected, {len(found)} found, precision {precision:.2f}, recall {recall:.2f}; "
+        f"{name} {_version(name)}{on}: {len(expected)} expected, {len(shown)} found, precision {precision:.2f}, "
+        f"recall {recall:.2f}; "
         f"bare {bare:.1f} s, audit {cold:.1f} s, cached {warm:.1f} s = {(warm - 3) / bare:.1f} × bare + 3 s",
         flush=True,
     )
 
 
-def _rows(result: AuditResult) -> set[str]:
-    if result.error:
-        sys.exit(f"{result.activation.target} failed:\n{result.error}")
-    return {name for one in result.of("patch", "addition") for name in (one.target, *one.aliases)}
+def _version(package: str) -> str:
+    """The version of the distribution that a package is of."""
+    distributions = importlib.metadata.packages_distributions().get(package, ())
+    return ", ".join(sorted({importlib.metadata.version(name) for name in distributions})) or "of no distribution"
 
 
 def _seconds(activation: Activation) -> float:

@@ -6,6 +6,7 @@ keeps its traceback. Standard library only: `unpatch.patches` raises these insid
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -20,3 +21,20 @@ class UnpatchError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The part of a message that offers the known names that are like an unknown one; empty if none is."""
+    import difflib  # only for the message
+
+    similar = difflib.get_close_matches(name, sorted(known))
+    return f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+
+
+def said(error: BaseException) -> str:
+    """`ValueError: text`, even of an exception whose own `__str__` fails."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its __str__ fails)"
+    return f"{type(error).__name__}: {text}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
 from unpatch.audit.errors import AuditError
-from unpatch.audit.records import SHOWN, Activation
+from unpatch.audit.records import SHOWN, Activation, Tag
 from unpatch.audit.run import audit
 
+PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
 TARGET = """
 def function(x): return x
 def other(x): return x
@@ -206,3 +211,33 @@ def test_the_cache_changes_nothing(audit_of):
 def test_a_target_that_is_not_there_is_refused(target, says):
     with pytest.raises(AuditError, match=says):
         audit(Activation(target))
+
+
+def test_a_module_that_keeps_its_own_names_is_called_by_its_own_name(audit_of):
+    source = "SELF = globals()\ndef function(x): return x\n"
+    result = audit_of(
+        "patcher",
+        target="",
+        target__inner=source,
+        patcher="import target.inner\ndef new(x): return x\n"
+        "target.inner.SELF['function'] = new\nexec('target.inner.other = new')\n",
+    )
+    assert [finding.target for finding in shown(result)] == ["target.inner.function", "target.inner.other"]
+
+
+def test_the_page_lists_every_tag():
+    (row,) = re.findall(r"^\| … `tags` \| (.*) \|$", PAGE, re.MULTILINE)
+    assert sorted(re.findall("`(.+?)`", row)) == sorted(get_args(Tag))
+
+
+def test_an_entry_that_untraced_code_replaces_or_removes_says_so(audit_of):
+    result = audit_of(
+        "patcher",
+        target="def gone(): pass\nTABLE = {'gone': gone, 'kept': gone}\n",
+        patcher="import target\ndef new(): pass\ntarget.TABLE[new] = 1\n"
+        'exec(\'target.TABLE["kept"] = new; del target.TABLE["gone"]; target.TABLE["more"] = new\')\n',
+    )
+    tags = {finding.target: finding.tags for finding in result.findings}
+    assert tags["target.TABLE['kept']"] == ("no writer", "replaces an entry")
+    assert tags["target.TABLE['gone']"] == ("no writer", "removes an entry")
+    assert tags["target.TABLE['more']"] == ("no writer",)

@@ -158,3 +158,35 @@ def test_ids_are_separated_outside_of_brackets(text, targets):
 def test_what_is_no_id_is_refused():
     with pytest.raises(AuditError, match="no id"):
         parse_ids(["a.b"])
+
+
+FIRST = "target.first@patcher"
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "stderr"),
+    [
+        ("1 / 0", 1, 'Traceback (most recent call last):\n  File "{script}", line 2, in <module>\n    1 / 0\n'),
+        ("raise OSError(28, 'mine')", 1, "OSError: [Errno 28] mine\n"),
+        ("input()", 1, "EOFError"),
+        ("raise KeyboardInterrupt", 130, "KeyboardInterrupt\n"),
+        ("sys.exit('a word')", 1, "a word\n"),
+        ("sys.exit(7)", 7, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.excepthook = lambda *a: print('mine', file=sys.stderr); 1 / 0", 1, "mine\n"),
+        ("(", 1, "SyntaxError: '(' was never closed\n"),
+    ],
+)
+def test_the_program_ends_as_it_does_in_python(run, tmp_path, last, code, stderr):
+    (tmp_path / "ending.py").write_text(f"import sys, target, patcher\n{last}\n")
+    done = run(FIRST, script="ending.py")
+    assert done.returncode == code, done.stderr
+    assert stderr.format(script=tmp_path / "ending.py") in done.stderr
+    assert "unpatch" not in done.stderr
+
+
+def test_a_program_that_exits_well_is_asked_too_what_it_never_wrote(run, tmp_path):
+    (tmp_path / "ending.py").write_text("import sys, target\nsys.exit(0)\n")
+    done = run(FIRST, script="ending.py")
+    assert done.returncode == 1
+    assert f"nothing was left out: {FIRST}" in done.stderr

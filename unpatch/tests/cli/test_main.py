@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import click
@@ -86,3 +88,37 @@ def test_python_m_is_the_command() -> None:
     assert subprocess.run([sys.executable, "-m", "unpatch", "-h"], capture_output=True, text=True).stdout.startswith(
         "Usage: unpatch "
     )
+
+
+MODULE = "from unpatch.patches import PatchManager\nmanager = PatchManager('declared')\n"
+PRINTING = [["list", "declared"], ["list", "declared", "--json"], ["check", "declared"], ["--help"], ["--version"]]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_full_device_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "declared.py").write_text(MODULE)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "unpatch", *arguments], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.stderr == "Error: Cannot write the output: No space left on device.\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_pipe_whose_reader_has_gone_is_met_with_silence(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "declared.py").write_text(MODULE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "unpatch", *arguments],
+            cwd=tmp_path,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -251,3 +251,14 @@ def test_the_list_for_a_terminal_fits_it(project, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     result = project.run("list", project.name)
     assert max(map(len, result.stdout.splitlines())) <= 60
+
+
+def test_a_module_whose_manager_has_no_patches_has_nothing_that_fails(project):
+    (project.folder / f"{project.name}.py").write_text(
+        f"from unpatch.patches import PatchManager\nmanager = PatchManager('{project.name}')\n"
+    )
+    importlib.invalidate_caches()
+    result = project.run("check", project.name, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"module": project.name, "failing": False, "patches": []}
+    assert json.loads(project.run("list", project.name, "--json").stdout) == {"module": project.name, "patches": []}

@@ -167,8 +167,8 @@ def test_unknown_names_are_answered_with_similar_ones():
     manager = PatchManager("toy", order=("monkey",))
     manager.declare(id="tensor-type", group="monkey", reason="r")
     for call in (manager.get, manager.apply, manager.revert):
-        with pytest.raises(UnknownPatchError, match="did you mean tensor-type"):
+        with pytest.raises(UnknownPatchError, match="did you mean 'tensor-type'"):
             call("tensor-typ")
-    with pytest.raises(UnknownPatchError, match="did you mean monkey"):
+    with pytest.raises(UnknownPatchError, match="did you mean 'monkey'"):
         manager.apply_group("monke")
     assert manager.apply_group("monkey") == ()

@@ -7,9 +7,11 @@ written to; `helper` is a dependency of `patcher`. Read by the tests and by benc
 # ruff: noqa: E501  # a row is a line
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
 from typing import NamedTuple
 
-from unpatch.audit.records import Class, Kind
+from unpatch.audit.records import SHOWN, AuditResult, Class, Finding, Kind
 
 
 class Case(NamedTuple):
@@ -195,3 +197,28 @@ def sources() -> dict[str, str]:
     """The packages: name (`package__module`) -> source. Every case stands behind a comment with its name."""
     body = "".join(f"\n# {case.name}\n{case.code}\n" for case in CASES)
     return {"target": TARGET, "target__extra": EXTRA, "helper": HELPER, "patcher": NEEDED + body}
+
+
+def write(folder: Path) -> None:
+    """Write the packages into a folder that they can be imported from."""
+    for name, source in sources().items():
+        package, _, module = name.partition("__")
+        (folder / package).mkdir(exist_ok=True)
+        (folder / package / f"{module or '__init__'}.py").write_text(textwrap.dedent(source))
+
+
+def found(case: Case, result: AuditResult) -> list[Finding]:
+    """The findings of a case; there should be one."""
+    return [one for one in result.findings if case.target in (one.target, *one.aliases)]
+
+
+def is_right(case: Case, finding: Finding) -> bool:
+    """Whether class and kind are right, and whether its line is known where it should be."""
+    return (finding.classed, finding.kind, finding.site is not None) == (case.classed, case.kind, case.traced)
+
+
+def surplus(result: AuditResult) -> list[Finding]:
+    """What is listed by default and is no case."""
+    # A chained assignment writes a second name, which is no alias: nothing was there.
+    expected = {case.target for case in CASES} | {"target.other_name"}
+    return [one for one in result.of(*SHOWN) if not expected.issuperset((one.target, *one.aliases))]

@@ -94,3 +94,15 @@ def _call(call: str, scope: dict[str, object]) -> None:
         known[names[0]] = sys.modules[names[0]]
         break
     exec(compile(call, "<call>", "exec"), known)
+
+
+#: What stands between us and the first line of what is activated.
+_MACHINERY = frozenset({"unpatch", "importlib", "ast"})
+
+
+def own_trace(error: BaseException) -> types.TracebackType | None:
+    """The traceback of what an activation raised, from its own first line on; None for source that cannot be compiled."""
+    trace = error.__traceback__ and error.__traceback__.tb_next  # the first frame is the one that caught it
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in _MACHINERY:
+        trace = trace.tb_next
+    return trace

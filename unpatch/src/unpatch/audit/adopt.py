@@ -16,7 +16,7 @@ def declarations(result: AuditResult, ids: Sequence[str]) -> tuple[str, tuple[st
     """
     by_id = {finding.id: finding for finding in result.findings}
     chosen = []
-    for id in ids:
+    for id in dict.fromkeys(ids):
         if id not in by_id:
             raise AuditError(f"The audit found no patch {id!r}; `unpatch audit {result.activation.target}` lists them.")
         chosen.append(by_id[id])

@@ -23,7 +23,7 @@ import msgspec
 
 from unpatch.answers import AnswerWriter
 from unpatch.audit import raw, torch_states
-from unpatch.audit.activate import activate
+from unpatch.audit.activate import activate, own_trace
 from unpatch.audit.declared import GORILLA_BOOKKEEPING
 from unpatch.audit.holders import holders
 from unpatch.audit.hook import TracingFinder, traced_code
@@ -90,7 +90,7 @@ def _activation_error(orders: Orders, tracer: Tracer | None) -> str:
     except SystemExit as error:
         return "" if orders.activation.is_script and not error.code else f"SystemExit: {error.code}"
     except BaseException as error:
-        return "".join(traceback.format_exception(error))
+        return "".join(traceback.format_exception(type(error), error, own_trace(error)))
     return ""
 
 
@@ -136,8 +136,8 @@ class _Audit:
             stale = holders([one.old for one in patches], places)
             copied = holders([one.new for one in patches], places)
         result = Audited(
-            findings(found, stale, copied), self._audited, _versions(self._audited, found), snapshot.places,
-            unloaded, self._seconds, error,
+            findings(found, stale, copied), _versions(self._audited, found), snapshot.places, unloaded,
+            self._seconds, error,
         )  # fmt: skip
         self._answers.write(result)
 

@@ -66,7 +66,7 @@ def holders(values: Iterable[Any], without: Iterable[Any] = ()) -> dict[int, tup
             for function in gc.get_referrers(holder):
                 if type(function) is types.FunctionType and function.__closure__ is holder:
                     for cell in holder:
-                        value = _contents(cell)
+                        value = raw.cell(cell)
                         if id(value) in wanted:
                             where = f"the closure of {raw.origin(function)}.{function.__qualname__}"
                             add(value, where, raw.origin(function))
@@ -83,10 +83,3 @@ def _of_attributes(holder: Any, wanted: dict[int, Any], add: Callable[[Any, str,
     for attribute, value in list((raw.instance_dict(holder) or {}).items()):
         if id(value) in wanted:
             add(value, f"an instance of {raw.class_path(kind)}: .{attribute}", raw.class_module(kind))
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except (AttributeError, ValueError):
-        return None

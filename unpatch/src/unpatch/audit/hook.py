@@ -5,6 +5,7 @@ What Python itself keeps (`__pycache__`) is never touched: rewritten code must n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -45,16 +46,23 @@ class TracingFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if not self._traced(fullname):
             return None
-        following = sys.meta_path[sys.meta_path.index(self) + 1 :] if self in sys.meta_path else sys.meta_path
-        for finder in following:
-            find = getattr(finder, "find_spec", None)
-            spec = find(fullname, path, target) if find is not None else None
-            if spec is not None:
-                if type(spec.loader) is importlib.machinery.SourceFileLoader:
-                    loader = spec.loader
-                    spec.loader = _TracingLoader(loader.name, loader.path, self._tracer, self._cache)
-                return spec
-        return None
+        spec = found_after(self, fullname, path, target)
+        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+            spec.loader = _TracingLoader(spec.loader.name, spec.loader.path, self._tracer, self._cache)
+        return spec
+
+
+def found_after(
+    finder: importlib.abc.MetaPathFinder, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None
+) -> importlib.machinery.ModuleSpec | None:
+    """What the finders say that are asked after `finder`; all of them, if it is no longer asked itself."""
+    following = sys.meta_path[sys.meta_path.index(finder) + 1 :] if finder in sys.meta_path else sys.meta_path
+    for other in following:
+        find = getattr(other, "find_spec", None)
+        spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target) if find is not None else None
+        if spec is not None:
+            return spec
+    return None
 
 
 class _TracingLoader(importlib.machinery.SourceFileLoader):
@@ -105,4 +113,5 @@ def _keep(file: Path, data: bytes) -> None:
         temporary.write_bytes(data)
         os.replace(temporary, file)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

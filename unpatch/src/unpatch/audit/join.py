@@ -17,9 +17,9 @@ from unpatch.audit import raw
 from unpatch.audit.classify import blamed, unwritten, what_it_does
 from unpatch.audit.declared import declaration
 from unpatch.audit.raw import ABSENT
-from unpatch.audit.records import Class, Finding, Kind, Site
+from unpatch.audit.records import Class, Finding, Kind, Site, Tag
 from unpatch.audit.snapshot import Change, Snapshot
-from unpatch.audit.trace import INNER, Entry, Note, Tracer
+from unpatch.audit.trace import Entry, Note, Tracer
 
 Kernels = Mapping[tuple[str, str], str]
 
@@ -38,7 +38,7 @@ class Found:
     owner: Any
     site: Site | None = None
     order: int = 0
-    tags: tuple[str, ...] = ()
+    tags: tuple[Tag, ...] = ()
     via: str = ""
     aliases: list[str] = field(default_factory=list)
     in_source: bool = False  #: traced source makes the write, so that it can be left out
@@ -99,7 +99,7 @@ class Join:
     def _one(self, entry: Entry, first: Entry, change: Change | None) -> Found:
         owner = self._snapshot.owner(entry.owner)
         kind, old, new = entry.kind, first.old, entry.new
-        tags: list[str] = []
+        tags: list[Tag] = []
         taken_back = False
         if change is not None:
             old = change.old if not (change.old is ABSENT and first.inherited) else first.old
@@ -116,8 +116,8 @@ class Join:
         what = what_it_does(kind, owner.kind if owner is not None else "module", old, new, True)
         if entry.owner is sys.modules:
             what = "addition" if old is ABSENT else "patch"
-        elif kind == "entry" and old is not ABSENT:
-            tags.append("removes an entry" if new is ABSENT else "replaces an entry")
+        else:
+            tags += _entry_tags(kind, old, new)
         classed = blamed(what, entry.package, self._audited)
         if taken_back:
             classed = "noise"
@@ -139,9 +139,7 @@ class Join:
             old = raw.inherited(owner.object, change.name)
         noted = self._noted(change)
         what = what_it_does(kind, owner.kind, old, new, False)
-        tags = (
-            ("no writer",) if kind != "entry" or old is ABSENT or new is ABSENT else ("no writer", "replaces an entry")
-        )
+        tags: tuple[Tag, ...] = ("no writer", *_entry_tags(kind, old, new))
         if noted is not None:
             return Found(
                 change.target, kind, blamed(what, noted.package, self._audited), what, noted.package, old, new,
@@ -220,7 +218,9 @@ class Join:
                 continue
             site = _registered_in(where)
             package = raw.top(site.module) if site is not None else min(self._audited, default="")
-            tags = ("no writer",) if was is ABSENT or operator not in operators else ("no writer", "replaces a kernel")
+            tags: tuple[Tag, ...] = ("no writer",)
+            if was is not ABSENT and operator in operators:
+                tags += ("replaces a kernel",)
             yield Found(
                 f"{operator}/{key}", "kernel", blamed("registration", package, self._audited), "registration", package,
                 _short(was), _short(where), None, site, tags=tags,
@@ -261,9 +261,16 @@ def _kind(change: Change) -> Kind:
     return "delete" if change.new is ABSENT else "add" if change.old is ABSENT else "replace"
 
 
+def _entry_tags(kind: Kind, old: Any, new: Any) -> tuple[Tag, ...]:
+    """Whether an entry that was there before is replaced or removed."""
+    if kind != "entry" or old is ABSENT:
+        return ()
+    return ("removes an entry",) if new is ABSENT else ("replaces an entry",)
+
+
 def _holds(owner: Any, entry: Entry) -> bool:
     """Whether the snapshot has what the entry wrote: of functions it has only the inside."""
-    return owner.kind != "function" or entry.name in INNER
+    return owner.kind != "function" or entry.name in raw.INNER
 
 
 def _now(entry: Entry) -> Any:
@@ -273,13 +280,7 @@ def _now(entry: Entry) -> Any:
         if raw.is_a(owner, dict):
             return dict.get(owner, name, ABSENT)
         return entry.new if any(id(item) == name for item in owner) else ABSENT
-    if name in INNER:
-        return getattr(owner, name)
-    if raw.is_module(owner):
-        return type(owner) if name == "__class__" else raw.module_dict(owner).get(name, ABSENT)
-    if raw.is_class(owner):
-        return raw.bases(owner) if name == "__bases__" else raw.class_dict(owner).get(name, ABSENT)
-    return (raw.instance_dict(owner) or {}).get(name, ABSENT)
+    return raw.own(owner, name)
 
 
 def _merged(found: list[Found]) -> list[Found]:

@@ -34,6 +34,8 @@ _C_FUNCTIONS = (
     types.MemberDescriptorType,
     types.ClassMethodDescriptorType,
 )
+#: The attributes of a function that decide what it does.
+INNER = ("__code__", "__defaults__", "__kwdefaults__")
 _UNWRAPPED = frozenset(
     map(id, (types.FunctionType, type, types.ModuleType, dict, list, set, *_PRIMITIVE, *_C_FUNCTIONS))
 )
@@ -92,6 +94,48 @@ def instance_dict(value: object) -> dict[str, Any] | None:
     except Exception:
         return None
     return found if type(found) is dict else None
+
+
+def names(value: object) -> Any:
+    """The names of a module, a class or an instance with what they stand for; empty where there are none."""
+    if is_module(value):
+        return module_dict(value)  # type: ignore[arg-type]
+    if is_class(value):
+        return class_dict(value)  # type: ignore[arg-type]
+    found = instance_dict(value)
+    return {} if found is None else found
+
+
+def own(owner: Any, name: str) -> Any:
+    """What the owner itself has of that name, or ABSENT."""
+    if type(owner) is types.FunctionType and name in INNER:
+        return getattr(owner, name)
+    if name == "__bases__" and is_class(owner):
+        return bases(owner)
+    if name == "__class__" and is_module(owner):
+        return type(owner)
+    return names(owner).get(name, ABSENT)
+
+
+def entries(container: Any) -> list[Any]:
+    """The (key, value) pairs of a mapping or the items of a list or set, by the methods of the built-in class."""
+    for attempt in range(3):
+        try:
+            if is_a(container, dict):
+                return list(dict.items(container))
+            return list(set.__iter__(container) if is_a(container, set) else list.__iter__(container))
+        except RuntimeError:  # another thread changed it meanwhile
+            if attempt == 2:
+                raise
+    raise AssertionError
+
+
+def cell(cell: types.CellType) -> Any:
+    """What a closure's cell holds, or ABSENT."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
 
 
 def module_name(module: types.ModuleType) -> str:

@@ -16,6 +16,12 @@ Kind = Literal["replace", "add", "delete", "entry", "code", "bases", "state", "k
 #: another package than the audited one · `noise`: caches and counters of the target, and writes that were taken back.
 Class = Literal["patch", "addition", "registration", "self-patch", "dependency", "noise"]
 CLASSES: tuple[Class, ...] = ("patch", "addition", "registration", "dependency", "self-patch", "noise")
+#: What else is known of a write. `no writer`: only its effect was found · `seen by the interpreter`: not by its source ·
+#: `before the snapshot`, `not in the snapshot`: no effect to compare with · `until the end of the process`: which ended early.
+Tag = Literal[
+    "no writer", "seen by the interpreter", "before the snapshot", "not in the snapshot", "taken back", "replaces an entry",
+    "removes an entry", "replaces a kernel", "until the end of the process",
+]  # fmt: skip
 #: What is listed by default: whatever a package other than the target did and left.
 SHOWN: tuple[Class, ...] = ("patch", "addition", "registration", "dependency")
 
@@ -115,7 +121,7 @@ class Finding(Struct, frozen=True):
     new: Value | None
     site: Site | None  #: None: the write is not in traced source, only its effect was found
     order: int  #: among the traced writes; 0 without a site
-    tags: tuple[str, ...] = ()  #: `no writer`, `before the snapshot`, `not in the snapshot`, `taken back`
+    tags: tuple[Tag, ...] = ()
     via: str = ""
     declared: Declaration | None = None
     stale: tuple[Copy, ...] = ()  #: who still holds the original
@@ -126,7 +132,6 @@ class Audited(Struct, frozen=True, tag="audited"):
     """The answer of the audit pass."""
 
     findings: tuple[Finding, ...]
-    packages: tuple[str, ...]  #: audited
     versions: dict[str, str]
     places: int  #: names and entries in the snapshot
     unloaded: tuple[str, ...]  #: learned modules that could not be loaded beforehand, with the reason

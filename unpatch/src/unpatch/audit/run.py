@@ -24,9 +24,11 @@ from unpatch.audit.activate import audited_packages
 from unpatch.audit.errors import AuditError
 from unpatch.audit.records import Activation, Answer, Audited, AuditResult, Finding, Learned, Orders, Phase, Write
 from unpatch.files import write_whole
+from unpatch.here import import_from_here
 
 _POLL_SECONDS = 0.05
-_TOLD = 12  #: lines of what a process wrote to stderr before it died
+_READ = 16_384  #: bytes at the end of what a process wrote before it died, of which
+_TOLD = 12  #: lines are shown
 
 
 def audit(
@@ -66,7 +68,7 @@ def audit(
     unlearned = f"the pass that learns which modules are loaded did not end: {stopped}" if known is None else ""
     error = "; ".join(filter(None, (unlearned, done.error)))
     return AuditResult(
-        activation, on, done.packages, done.versions, done.findings, error, True, done.places, done.unloaded,
+        activation, on, audited, done.versions, done.findings, error, True, done.places, done.unloaded,
         {"learning which modules are loaded": took, **done.seconds},
     )  # fmt: skip
 
@@ -81,8 +83,7 @@ def _check(activation: Activation) -> None:
             f"{activation.target!r} is no module and no script; give a dotted name, or a path that ends in .py."
         )
     top = activation.target.partition(".")[0]
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    import_from_here()
     if importlib.util.find_spec(top) is None:
         raise AuditError(f"There is no module {top!r}; is it installed in {sys.prefix}?")
 
@@ -131,11 +132,17 @@ class _Passes:
                 elif isinstance(answer, Audited | Learned):
                     return answers, ""
             if exited:
-                told = "\n".join(errors.read_text(errors="replace").splitlines()[-_TOLD:])
+                told = "\n".join(_end_of(errors).splitlines()[-_TOLD:])
                 return answers, f"The process ended with exit code {process.returncode} while {phase}.\n{told}".strip()
             if time.monotonic() - started > self._timeout:
                 return answers, f"No end after {self._timeout:g} s while {phase}; allow more with --timeout."
             time.sleep(_POLL_SECONDS)
+
+
+def _end_of(file: Path) -> str:
+    with open(file, "rb") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _READ))
+        return opened.read().decode(errors="replace")
 
 
 def _unjoined(writes: list[Write], audited: tuple[str, ...]) -> tuple[Finding, ...]:

@@ -53,7 +53,6 @@ _CLASS_CACHES = (
     "__slotnames__",
 )
 _CLASS_NAMES = frozenset((*_CLASS_MACHINERY, *_CLASS_CACHES, "__signature__"))
-_INNER = ("__code__", "__defaults__", "__kwdefaults__")
 _INSTANCE_DEPTH = 3
 _LARGE = 20_000  #: entries; a larger container is data, not a registry
 #: Containers that Python fills by itself with whatever is loaded or started.
@@ -76,9 +75,8 @@ class Owner:
 
     kind: OwnerKind
     names: list[str]  #: dotted paths that lead here
-    package: str
     object: Any
-    contents: Any
+    contents: Any = None
     extra: Any = None  #: bases of a class, class of a module
 
     @property
@@ -86,8 +84,11 @@ class Owner:
         """The path of the module that defines it; other modules may have imported it."""
         if len(self.names) > 1:
             self.names = [next(filter(_is_definition, self.names), self.names[0])]
-            self.package = raw.top(self.names[0])
         return self.names[0]
+
+    @property
+    def package(self) -> str:
+        return raw.top(self.path)
 
 
 @dataclass(eq=False)
@@ -141,9 +142,9 @@ class Snapshot:
         for name, module in sorted(sys.modules.items(), key=lambda item: (item[0].count("."), item[0])):
             if self._foreign(name) and raw.is_module(module):
                 self._module(name, module)
-        self._container("sys.modules", "sys", sys.modules)
+        self._container("sys.modules", sys.modules)
         for name, read in self._states.items():
-            self._add(Owner("state", [name], raw.top(name), read, _read(read)))
+            self._add(Owner("state", [name], read, _read(read)))
 
     @property
     def places(self) -> int:
@@ -163,7 +164,7 @@ class Snapshot:
     # -------------------------------------------------------------------------------------- taking it
     def _module(self, name: str, module: Any) -> None:
         names = raw.module_dict(module)
-        owner = Owner("module", [name], raw.top(name), module, dict(names), type(module))
+        owner = Owner("module", [name], module, dict(names), type(module))
         if not self._add(owner):
             return
         self.owners[id(names)] = owner
@@ -187,7 +188,7 @@ class Snapshot:
             if raw.top(raw.module_name(value)) == package and raw.module_name(value) not in sys.modules:
                 self._module(path, value)
         elif _is_container(value):
-            self._container(path, package, value)
+            self._container(path, value)
         elif raw.top(raw.class_module(type(value))) == package:
             self._class(type(value))
             self._instance(path, package, value, depth)
@@ -196,7 +197,7 @@ class Snapshot:
         if id(kind) in self.owners:
             return
         path = raw.class_path(kind)
-        owner = Owner("class", [path], raw.top(path), kind, dict(raw.class_dict(kind)), raw.bases(kind))
+        owner = Owner("class", [path], kind, dict(raw.class_dict(kind)), raw.bases(kind))
         if not self._add(owner):
             return
         for name, value in owner.contents.items():
@@ -207,13 +208,13 @@ class Snapshot:
         home = raw.origin(function)
         if raw.top(home) == package:
             path = f"{home}.{function.__qualname__}"
-        owner = Owner("function", [path], package, function, _inside(function))
+        owner = Owner("function", [path], function, _inside(function))
         if self._add(owner):
             # The registry of a singledispatch function lies in a cell of a function in a cell.
             for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-                value = _cell(cell)
+                value = raw.cell(cell)
                 if _is_container(value):
-                    self._container(f"{path}.<{name}>", package, value)
+                    self._container(f"{path}.<{name}>", value)
                 elif type(value) is types.FunctionType:
                     self._function(value, path, package)
 
@@ -221,21 +222,20 @@ class Snapshot:
         names = raw.instance_dict(value)
         if names is None or depth >= _INSTANCE_DEPTH or len(names) > _LARGE:
             return
-        owner = Owner("instance", [path], package, value, dict(names))
+        owner = Owner("instance", [path], value, dict(names))
         if self._add(owner):
             self.owners[id(names)] = owner
             for name, item in owner.contents.items():
                 if not raw.is_class(item) and type(name) is str:
                     self._value(f"{path}.{name}", package, item, depth + 1)
 
-    def _container(self, path: str, package: str, value: Any) -> None:
+    def _container(self, path: str, value: Any) -> None:
         if len(value) <= _LARGE and path not in _CACHES:
-            kind: OwnerKind = "mapping" if raw.is_a(value, dict) else "set" if raw.is_a(value, set) else "sequence"
             known = self.owners.get(id(value))
-            if known is not None:
+            if known is None:
+                self._add(Owner(container_kind(value), [path], value, raw.entries(value)))
+            elif known.object is value:  # not the `__dict__` of a module, which has its name already
                 known.names.append(path)
-                return
-            self._add(Owner(kind, [path], package, value, _copy(value)))
 
     # -------------------------------------------------------------------------------------- comparing it
     def changes(self) -> Iterator[Change]:
@@ -265,10 +265,10 @@ def _changes(owner: Owner) -> Iterator[Change]:
                 if not raw.same(old, new) and not (name.startswith("closure ") and not raw.is_code(new)):
                     yield Change(owner, name, old, new)
         case "mapping":
-            yield from _of_entries(owner, _copy(thing))
+            yield from _of_entries(owner, raw.entries(thing))
         case "sequence" | "set":
             before = {id(item) for item in owner.contents}
-            now = _copy(thing)
+            now = raw.entries(thing)
             after = {id(item) for item in now}
             if before != after:
                 yield from (Change(owner, item, ABSENT, item) for item in now if id(item) not in before)
@@ -334,33 +334,18 @@ def _is_container(value: Any) -> bool:
     return raw.is_a(value, dict, list, set)
 
 
-def _copy(value: Any) -> list[Any]:
-    """The entries or items, by the methods of the built-in class."""
-    for attempt in range(3):
-        try:
-            if raw.is_a(value, dict):
-                return list(dict.items(value))
-            return list(set.__iter__(value)) if raw.is_a(value, set) else list(list.__iter__(value))
-        except RuntimeError:  # another thread changed it meanwhile
-            if attempt == 2:
-                raise
-    raise AssertionError
+def container_kind(value: Any) -> OwnerKind:
+    """The kind of a container."""
+    return "mapping" if raw.is_a(value, dict) else "set" if raw.is_a(value, set) else "sequence"
 
 
 def _inside(function: types.FunctionType) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(function, name) for name in _INNER}
+    found: dict[str, Any] = {name: getattr(function, name) for name in raw.INNER}
     if found["__kwdefaults__"] is not None:
         found["__kwdefaults__"] = tuple(found["__kwdefaults__"].items())
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-        found[f"closure {name}"] = _cell(cell)
+        found[f"closure {name}"] = raw.cell(cell)
     return found
-
-
-def _cell(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return ABSENT
 
 
 def _read(read: Callable[[], Any]) -> Any:

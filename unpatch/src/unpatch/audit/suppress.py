@@ -16,8 +16,9 @@ from typing import Any
 
 from unpatch.audit import raw
 from unpatch.audit.errors import AuditError
-from unpatch.audit.hook import TracingFinder, traced_code
+from unpatch.audit.hook import TracingFinder, found_after, traced_code
 from unpatch.audit.raw import ABSENT
+from unpatch.audit.snapshot import Owner, container_kind
 from unpatch.audit.trace import Tracer
 
 
@@ -60,10 +61,11 @@ def _after(text: str) -> str:
 
 def _split(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
-    quote = ""
+    quote, escaped = "", False
     for place, character in enumerate(text):
         if quote:
-            quote = "" if character == quote else quote
+            quote = "" if character == quote and not escaped else quote
+            escaped = character == "\\" and not escaped
         elif character in "'\"":
             quote = character
         elif character in "[(":
@@ -93,7 +95,7 @@ class Suppression:
         self._writers = {id.writer for id in ids if id.traced}
         self.tracer = Tracer(suppress=self._left_out)
         self.tracer.find_owner = lambda value: self._owners().get(id(value))
-        self._found: dict[int, _Owner] = {}
+        self._found: dict[int, Owner] = {}
         self._loaded = 0
 
     def install(self) -> None:
@@ -128,7 +130,7 @@ class Suppression:
         self.left_out.add(chosen)
         return True
 
-    def _owners(self) -> dict[int, _Owner]:
+    def _owners(self) -> dict[int, Owner]:
         """Containers and instances that some target names, by identity; looked for again when modules were loaded."""
         if len(sys.modules) == self._loaded:
             return self._found
@@ -137,12 +139,10 @@ class Suppression:
         for path in [_parent(chosen.target) for chosen in self.ids if chosen.traced]:
             found = _walk(path)
             if raw.is_a(found, dict, set, list):
-                kind = "mapping" if raw.is_a(found, dict) else "set" if raw.is_a(found, set) else "sequence"
-                self._found[id(found)] = _Owner(kind, path, found)
+                self._found[id(found)] = Owner(container_kind(found), [path], found)
             elif found is not ABSENT and not raw.is_class(found) and type(found) is not types.FunctionType:
-                owner = _Owner("module" if raw.is_module(found) else "instance", path, found)
-                names = raw.module_dict(found) if raw.is_module(found) else raw.instance_dict(found)
-                self._found |= {id(found): owner, id(names): owner}
+                owner = Owner("module" if raw.is_module(found) else "instance", [path], found)
+                self._found |= {id(found): owner, id(raw.names(found)): owner}
         return self._found
 
 
@@ -150,13 +150,6 @@ def _parent(target: str) -> str:
     """The container of an entry, the owner of an attribute."""
     path, bracket, _ = target.partition("[")
     return path if bracket else path.rpartition(".")[0]
-
-
-@dataclass(frozen=True)
-class _Owner:
-    kind: str
-    path: str
-    object: Any
 
 
 def _walk(path: str) -> Any:
@@ -167,14 +160,7 @@ def _walk(path: str) -> Any:
         for name in names[length:]:
             if found is ABSENT:
                 break
-            inside = (
-                raw.module_dict(found)
-                if raw.is_module(found)
-                else raw.class_dict(found)
-                if raw.is_class(found)
-                else raw.instance_dict(found)
-            )
-            found = (inside or {}).get(name, ABSENT)
+            found = raw.names(found).get(name, ABSENT)
         if found is not ABSENT:
             return found
     return ABSENT
@@ -193,29 +179,27 @@ class _UndoingFinder(importlib.abc.MetaPathFinder):
         ids = [id for id in self._ids if id.writer == fullname]
         if not ids:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            find = getattr(finder, "find_spec", None)
-            spec = find(fullname, path, target) if find is not None else None
-            if spec is not None and spec.loader is not None:
-                execute = spec.loader.exec_module
+        spec = found_after(self, fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
 
-                def exec_module(module: types.ModuleType, execute: Any = execute) -> None:
-                    from unpatch.patches.errors import PatchError
-                    from unpatch.patches.targets import locate
+        def exec_module(module: types.ModuleType) -> None:
+            from unpatch.patches.errors import PatchError
+            from unpatch.patches.targets import locate
 
-                    places = []
-                    for id in ids:
-                        try:
-                            place = locate(id.target)
-                        except (PatchError, ValueError) as error:
-                            raise AuditError(f"{id.text} cannot be undone: {error}") from error
-                        places.append((id, place, place.read()))
-                    execute(module)
-                    for id, place, before in places:
-                        if place.read() is not before:
-                            place.put(before)
-                            self._suppression.undone(id)
+            places = []
+            for id in ids:
+                try:
+                    place = locate(id.target)
+                except (PatchError, ValueError) as error:
+                    raise AuditError(f"{id.text} cannot be undone: {error}") from error
+                places.append((id, place, place.read()))
+            execute(module)
+            for id, place, before in places:
+                if place.read() is not before:
+                    place.put(before)
+                    self._suppression.undone(id)
 
-                spec.loader.exec_module = exec_module
-                return spec
-        return None
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -11,32 +11,21 @@ import operator
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from unpatch.audit import raw
 from unpatch.audit.raw import ABSENT
 from unpatch.audit.records import Kind, Site
+from unpatch.audit.snapshot import Owner
 
 #: Packages that write in the name of others.
 LIBRARIES = frozenset({"wrapt", "mpat", "gorilla", "mock", "unittest", "unpatch"})
 #: Frames that stand between a patching library and who called it, and blame nobody.
 _BETWEEN = LIBRARIES | {"functools", "contextlib"}
-INNER = frozenset({"__code__", "__defaults__", "__kwdefaults__"})
 _STACK = 15
 _OPERATORS = frozenset({"torch._ops.OpOverload", "torch._ops.OpOverloadPacket"})
-
-
-class OwnerLike(Protocol):
-    """What the tracer must know of a container or an instance: see `snapshot.Owner`."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def object(self) -> Any: ...
 
 
 @dataclass(eq=False)
@@ -88,7 +77,7 @@ class Tracer:
         self.entries: list[Entry] = []
         self.notes: dict[Any, list[Note]] = {}
         self.early = True  #: no snapshot is taken yet
-        self.find_owner: Callable[[object], OwnerLike | None] = lambda value: None
+        self.find_owner: Callable[[object], Owner | None] = lambda value: None
         self._tell = tell
         self._suppress = suppress
         self._busy = threading.local()
@@ -163,13 +152,13 @@ class Tracer:
         if event != "object.__setattr__" or getattr(self._busy, "on", False):
             return
         owner, name, value = arguments
-        if name not in INNER and name != "__bases__":
+        if name not in raw.INNER and name != "__bases__":
             return
         found = _named(owner, name)
         frame = sys._getframe(1)
         if found is None or self.find_owner(owner) is None or not _foreign(found[1], frame):
             return
-        old = _read(owner, name)
+        old = raw.own(owner, name)
         self._record(found[0], owner, name, found[1], old, value, frame, frame.f_lineno, "interpreter")
 
     # -------------------------------------------------------------------------------------- doing and recording
@@ -190,7 +179,7 @@ class Tracer:
             return write()
         if raw.is_class(owner) and raw.top(_name(frame)) in raw.base_packages(owner):
             return write()  # a class method of the writer, called on somebody's subclass
-        old = _read(owner, name)
+        old = raw.own(owner, name)
         if self._left_undone(target, frame, old, value):
             return None
         inherited = old is ABSENT and raw.is_class(owner) and raw.inherited(owner, name) is not ABSENT
@@ -229,7 +218,7 @@ class Tracer:
         self._entry(known, key, old, value, frame, line)
         return None
 
-    def _mutate(self, known: OwnerLike, function: Any, arguments: Any, named: Any, line: int) -> Any:
+    def _mutate(self, known: Owner, function: Any, arguments: Any, named: Any, line: int) -> Any:
         frame = sys._getframe(2)
         container = function.__self__
         if not _foreign(known.path, frame):
@@ -250,7 +239,7 @@ class Tracer:
                 self._entry(known, name, value, ABSENT, frame, line)
         return result
 
-    def _without(self, known: OwnerLike, method: str, arguments: Any, named: Any, frame: Any) -> tuple[Any, Any, bool]:
+    def _without(self, known: Owner, method: str, arguments: Any, named: Any, frame: Any) -> tuple[Any, Any, bool]:
         """The arguments of a mutating method less what is to be left undone; True: nothing is left to do."""
         if method == "update":
             given = dict(*arguments, **named)
@@ -260,7 +249,7 @@ class Tracer:
         value = arguments[-1] if arguments else ABSENT
         return arguments, named, self._left_undone(_item_target(known, key), frame, ABSENT, value)
 
-    def _entry(self, known: OwnerLike, key: Any, old: Any, new: Any, frame: Any, line: int) -> None:
+    def _entry(self, known: Owner, key: Any, old: Any, new: Any, frame: Any, line: int) -> None:
         target = _item_target(known, key)
         if known.kind in ("module", "instance"):
             kind: Kind = "delete" if new is ABSENT else "add" if old is ABSENT else "replace"
@@ -313,7 +302,7 @@ def _named(owner: Any, name: str) -> tuple[Kind, str] | None:
         path = _operator(owner)  # made when it is first asked for, so no snapshot need have it
     elif type(owner) is types.FunctionType:
         path = f"{raw.origin(owner)}.{owner.__qualname__}"
-        return ("code" if name in INNER else "replace"), f"{path}.{name}"
+        return ("code" if name in raw.INNER else "replace"), f"{path}.{name}"
     else:
         return None
     return "replace", f"{path}.{name}"
@@ -340,10 +329,7 @@ def _reachable(owner: Any) -> bool:
         home, names = raw.origin(owner), owner.__qualname__
     place: Any = sys.modules.get(home, ABSENT)
     for part in names.split("."):
-        inside = (
-            raw.module_dict(place) if raw.is_module(place) else raw.class_dict(place) if raw.is_class(place) else {}
-        )
-        place = inside.get(part, ABSENT)
+        place = raw.names(place).get(part, ABSENT)
         place = place if raw.is_class(place) else raw.function_of(place)
     while place is not owner:
         place = raw.function_of((raw.instance_dict(place) or {}).get("__wrapped__", ABSENT))
@@ -352,26 +338,14 @@ def _reachable(owner: Any) -> bool:
     return True
 
 
-def _read(owner: Any, name: str) -> Any:
-    """What the owner itself has of that name, or ABSENT."""
-    if type(owner) is types.FunctionType and name in INNER:
-        return getattr(owner, name)
-    if raw.is_class(owner):
-        return raw.bases(owner) if name == "__bases__" else raw.class_dict(owner).get(name, ABSENT)
-    if raw.is_module(owner):
-        return type(owner) if name == "__class__" else raw.module_dict(owner).get(name, ABSENT)
-    return (raw.instance_dict(owner) or {}).get(name, ABSENT)
-
-
 def _contents(container: Any) -> dict[Any, tuple[Any, Any]]:
     """Key of identity -> (key or item, value)."""
     if raw.is_a(container, dict):
-        return {raw.identity(key): (key, value) for key, value in dict.items(container)}
-    items: Iterable[Any] = set.__iter__(container) if raw.is_a(container, set) else list.__iter__(container)
-    return {id(item): (item, item) for item in items}
+        return {raw.identity(key): (key, value) for key, value in raw.entries(container)}
+    return {id(item): (item, item) for item in raw.entries(container)}
 
 
-def _item_target(known: OwnerLike, key: Any) -> str:
+def _item_target(known: Owner, key: Any) -> str:
     if known.kind in ("module", "instance"):
         return f"{known.path}.{key}"
     return f"{known.path}[{raw.key_text(key) if known.kind == 'mapping' else '…'}]"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from unpatch.cli import INTERRUPTED, output
+from unpatch.cli.signals import ended_in_order
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 150  #: characters; where nobody's terminal limits it, the table shows every channel as a column
 _FAILURES = 5  #: of arm A that are shown; the evidence has all
-_INTERRUPTED = 130  #: exit code, as shells have it for a program that SIGINT ended
 
 
 @click.command()
@@ -62,18 +62,17 @@ def ablate(
     from unpatch.ablate.run import run_study
     from unpatch.report import table
 
-    with _progress(Console(stderr=True)) as progress:
+    with ended_in_order(), _progress(Console(stderr=True)) as progress:
         try:
             result = run_study(study, out, jobs=jobs, timeout=timeout, resume=resume, only=only, progress=progress)
         except KeyboardInterrupt:
             click.echo("Interrupted. Finished trials are kept: go on with --resume.", err=True)
-            click.get_current_context().exit(_INTERRUPTED)
+            click.get_current_context().exit(INTERRUPTED)
     files = report.write(result, out)
     if as_json:
-        click.echo(report.render(result, "json").encode(), nl=False)
+        output.echo(report.render(result, "json"))
         return
-    limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
-    Console(width=None if limited else _PIPE_WIDTH).print(table.summary(result))
+    output.console(_PIPE_WIDTH).print(table.summary(result))
     click.echo(f"Written: {', '.join(map(str, files))}", err=True)
 
 
@@ -111,18 +110,20 @@ def _progress(console: Console) -> Iterator[Progress]:
 
 
 def _print_finished(event: Event) -> None:
+    from unpatch.report.words import line
+
     if event.kind == "finished":
-        click.echo(f"{event.trial}: {event.note or f'{event.total} done'}", err=True)
+        click.echo(line(f"{event.trial}: {event.note or f'{event.total} done'}"), err=True)
     elif event.kind == "reused":
-        click.echo(f"{event.trial}: {event.total} from an earlier run", err=True)
-    for line in _failures(event):
-        click.echo(line, err=True)
+        click.echo(line(f"{event.trial}: {event.total} from an earlier run"), err=True)
+    for failure in _failures(event):
+        click.echo(failure, err=True)
 
 
 def _failures(event: Event) -> list[str]:
     """What fails with all patches in place: perhaps what the study is about, perhaps a mistake in it."""
-    from unpatch.report.words import visible
+    from unpatch.report.words import line
 
-    shown = [f"  {visible(line)}" for line in event.failures[:_FAILURES]]
+    shown = [f"  {line(failure)}" for failure in event.failures[:_FAILURES]]
     more = len(event.failures) - len(shown)
     return [*shown, f"  … and {more} more, in the evidence"] if more else shown

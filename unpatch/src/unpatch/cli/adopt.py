@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from unpatch.cli import output
+
 
 @click.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
@@ -33,7 +35,7 @@ def adopt(ids: tuple[str, ...], source: Path, out: Path | None) -> None:
         raise click.UsageError(f"{out} exists already; choose another file.")
     text, places = declarations(load(source), ids)
     if out is None:
-        click.echo(text, nl=False)
+        output.echo(text)
     else:
         write_whole(out, text)
     click.echo(f"Now delete the writes at {', '.join(places)}.", err=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unpatch.cli import output
+from unpatch.cli.signals import ended_in_order
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpatch.audit.compare import Difference
     from unpatch.audit.records import AuditResult
-
-_PIPE_WIDTH = 10_000  #: characters; a row in a pipe is a line
-_CONFIG = frozenset({"target", "on", "call", "env", "timeout"})
 
 
 @click.command()
@@ -86,13 +84,13 @@ def audit(
     from unpatch.files import write_whole
     from unpatch.report import audited as report
 
-    with _progress() as progress:
+    with ended_in_order(), _progress() as progress:
         result = run.audit(**settings, cache=not no_cache, progress=progress)
     for path, text in ((html, report.html), (sarif, report.sarif)):
         if path is not None:
             write_whole(path, text(result))
     if as_json:
-        click.echo(report.as_json(result).encode(), nl=False)
+        output.echo_json(result)
     else:
         _show(result, everything)
     new = [one for one in compare.differences(before, result) if one.change != "gone"] if before is not None else []
@@ -107,24 +105,13 @@ def _settings(
     config: Path | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The options, those of the configuration file beneath those of the command line."""
-    import tomllib
-
     from unpatch.audit.records import Activation
 
-    given: dict[str, Any] = {}
-    if config is not None:
-        try:
-            given = tomllib.loads(config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{config} is no TOML: {error}.") from error
-        if unknown := sorted(set(given) - _CONFIG):
-            raise click.UsageError(
-                f"{config} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(_CONFIG))}."
-            )
+    given = _configuration(config) if config is not None else {}
     target = target or given.get("target")
-    if not isinstance(target, str):
+    if not target:
         raise click.UsageError("Missing argument 'TARGET': a module, or a script.")
-    environment = {str(name): str(value) for name, value in given.get("env", {}).items()}
+    environment = {name: str(value) for name, value in given.get("env", {}).items()}
     for pair in env:
         name, equals, value = pair.partition("=")
         if not equals or not name:
@@ -132,20 +119,48 @@ def _settings(
         environment[name] = value
     names = [name for text in (on or _list(given.get("on", ()))) for name in text.split(",") if name]
     activation = Activation(target, calls=calls or tuple(_list(given.get("call", ()))), environment=environment)
-    return {"activation": activation, "on": tuple(names), "timeout": timeout or float(given.get("timeout", 300.0))}
+    return {"activation": activation, "on": tuple(names), "timeout": timeout or given.get("timeout", 300.0)}
 
 
-def _list(value: object) -> list[str]:
-    return [value] if isinstance(value, str) else [str(item) for item in value]  # type: ignore[attr-defined]
+def _configuration(file: Path) -> dict[str, Any]:
+    """The options in a TOML file, each of its type."""
+    import tomllib
+    from typing import Annotated
+
+    import msgspec
+
+    types: dict[str, Any] = {
+        "target": str,
+        "on": str | list[str],
+        "call": str | list[str],
+        "env": dict[str, str | int | float | bool],
+        "timeout": Annotated[float, msgspec.Meta(gt=0)],
+    }
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{file} is no TOML: {error}.") from error
+    except OSError as error:
+        raise click.UsageError(f"Cannot read {file}: {error.strerror}.") from error
+    if unknown := sorted(set(given) - set(types)):
+        raise click.UsageError(f"{file} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(types))}.")
+    for name, value in given.items():
+        try:
+            given[name] = msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            raise click.UsageError(f"{file}, key {name!r}: {error}.") from error
+    return given
+
+
+def _list(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
 
 
 def _show(result: AuditResult, everything: bool) -> None:
-    from rich.console import Console
-
     from unpatch.report import audited as report
+    from unpatch.report.words import visible
 
-    limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
-    console = Console(width=None if limited else _PIPE_WIDTH)
+    console = output.console()
     findings = report.shown(result, everything)
     if findings:
         console.print(report.table(findings, lines=console.is_terminal))
@@ -154,21 +169,19 @@ def _show(result: AuditResult, everything: bool) -> None:
             console.print(f"{finding.id}: {line}", markup=False, highlight=False, soft_wrap=True)
     console.print(report.summary(result), markup=False, highlight=False, soft_wrap=True)
     if result.error:
-        click.echo(f"{result.activation.target} failed:\n{result.error.rstrip()}", err=True)
+        click.echo(visible(f"{result.activation.target} failed:\n{result.error.rstrip()}"), err=True)
 
 
 def _show_differences(found: tuple[Difference, ...], as_json: bool) -> None:
-    import msgspec
-
     from unpatch.report.words import visible
 
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        output.echo_json(found)
         return
     for one in found:
         what = f" ({', '.join(one.what)})" if one.what else ""
-        click.echo(visible(f"{one.change}{what}: {one.id}"))
-    click.echo(f"{len(found)} differences." if len(found) != 1 else "1 difference.")
+        output.say(visible(f"{one.change}{what}: {one.id}"))
+    output.say(f"{len(found)} differences." if len(found) != 1 else "1 difference.")
 
 
 @contextmanager

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from unpatch.cli import output
+from unpatch.cli.signals import ended_in_order
+
 
 @click.command()
 @click.argument("first")
@@ -30,21 +33,22 @@ def conflicts(first: str, second: str, timeout: float, as_json: bool) -> None:
     from unpatch.audit import conflicts as comparing
     from unpatch.report.words import visible
 
-    found, errors = comparing.conflicts(first, second, timeout=timeout)
+    with ended_in_order():
+        found, errors = comparing.conflicts(first, second, timeout=timeout)
     if as_json:
         rows = [{**msgspec.to_builtins(one), "depends_on_order": one.depends_on_order} for one in found]
-        click.echo(msgspec.json.format(msgspec.json.encode({"conflicts": rows, "errors": errors}), indent=2))
+        output.echo_json({"conflicts": rows, "errors": errors})
     else:
         for one in found:
-            click.echo(visible(f"{one.target}: written by {' and by '.join(one.writers)}"))
+            output.say(visible(f"{one.target}: written by {' and by '.join(one.writers)}"))
             if one.depends_on_order:
-                click.echo(visible(f"  {first} first: {one.first}; {second} first: {one.second}"))
+                output.say(visible(f"  {first} first: {one.first}; {second} first: {one.second}"))
             else:
-                click.echo(visible(f"  in either order: {one.first}"))
-        click.echo(
+                output.say(visible(f"  in either order: {one.first}"))
+        output.say(
             f"{first} and {second}: {len(found)} common targets, {sum(one.depends_on_order for one in found)} of them "
             "depend on the order."
         )
         for error in errors:
-            click.echo(error, err=True)
+            click.echo(visible(error), err=True)
     click.get_current_context().exit(1 if found or errors else 0)

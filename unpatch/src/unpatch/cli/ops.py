@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unpatch.errors import UnpatchError
+from unpatch.cli import output
+from unpatch.errors import UnpatchError, said
 
 if TYPE_CHECKING:
     from unpatch.ops.model import Listing
@@ -58,7 +59,8 @@ def ops(
     """List the operators that TARGET runs, in order: shapes, dispatch path, kernels, autograd.
 
     TARGET is an expression that makes a module or function, in which torch, nn and F are known, or file.py::function. It is
-    executed. Without --input, an nn.Linear, nn.Conv… or nn.Embedding gets one that fits. Operators run twice, and once before.
+    executed. Without --input, an nn.Linear, nn.Conv… or nn.Embedding gets one that fits. It
+    runs three times: to warm up, under the recorder and under torch's profiler.
 
     With --diff, two listings are compared as aligned sequences; the exit code is 1 where they differ.
 
@@ -69,8 +71,6 @@ def ops(
       unpatch ops "nn.GELU()" --input 4,4 --json > cpu.json
       unpatch ops --diff cpu.json npu.json
     """
-    import msgspec
-
     if diff:
         _compare(context, diff, as_json)
         return
@@ -85,9 +85,10 @@ def ops(
         from unpatch.files import write_whole
 
         write_whole(html, show.html(listing))
-    click.echo(
-        msgspec.json.format(msgspec.json.encode(listing)).decode() if as_json else "\n".join(show.lines(listing))
-    )
+    if as_json:
+        output.echo_json(listing)
+    else:
+        output.say("\n".join(show.lines(listing)))
 
 
 def _listing(
@@ -113,8 +114,8 @@ def _listing(
         )
     except UnpatchError:
         raise
-    except Exception as error:
-        raise TargetError(f"{target} on {device}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{target} on {device}: {said(error)}") from error
 
 
 def _there(value: Any, device: Any) -> Any:
@@ -131,6 +132,8 @@ def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any)
 
     file, found, name = target.partition("::")
     if found:
+        if not name:
+            raise TargetError(f"say which function of {file}: {file}::function")
         spec = importlib.util.spec_from_file_location(Path(file).stem, file)
         if spec is None or spec.loader is None or not os.path.isfile(file):
             raise TargetError(f"there is no file {file} that Python can run")
@@ -138,7 +141,7 @@ def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any)
         sys.modules[spec.name] = module
         sys.path.insert(0, str(Path(file).resolve().parent))
         spec.loader.exec_module(module)
-        for wanted in filter(None, (name, sample)):
+        for wanted in (name, *([sample] if sample else [])):
             if not hasattr(module, wanted):
                 raise TargetError(f"{file} has no {wanted}")
         function = getattr(module, name)
@@ -200,7 +203,7 @@ def _compare(context: click.Context, files: tuple[Path, Path], as_json: bool) ->
     first, second = listings
     rows = diff(first, second)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        output.echo_json(rows)
     else:
-        click.echo("\n".join(show.diff_lines(first, second, rows)))
+        output.say("\n".join(show.diff_lines(first, second, rows)))
     context.exit(any(row.what != "=" for row in rows))

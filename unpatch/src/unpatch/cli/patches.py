@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from unpatch.cli import output
+from unpatch.here import import_from_here
+
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unpatch.patches import PatchManager
-
-_PIPE_WIDTH = 10_000  #: characters; a row in a pipe is a line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,9 +54,9 @@ def list_patches(module: str, without: tuple[str, ...], as_json: bool) -> None:
 
     patches = [patch for manager in managers for patch in listed(manager)]
     if as_json:
-        click.echo(declared.as_json(module, patches).encode(), nl=False)
+        output.echo(declared.list_json(module, patches))
         return
-    console = _console()
+    console = output.console()
     console.print(declared.list_table(patches, lines=console.is_terminal))
 
 
@@ -82,9 +80,9 @@ def check(module: str, without: tuple[str, ...], as_json: bool) -> None:
 
     patches = [patch for manager in managers for patch in checking.check(manager)]
     if as_json:
-        click.echo(declared.as_json(module, patches).encode(), nl=False)
+        output.echo(declared.check_json(module, patches))
     else:
-        console = _console()
+        console = output.console()
         console.print(declared.check_table(patches))
         for line in declared.check_lines(module, patches):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -95,15 +93,7 @@ def check(module: str, without: tuple[str, ...], as_json: bool) -> None:
 def _managers(module: str, without: Sequence[str]) -> Sequence[PatchManager]:
     from unpatch.patches.listing import managers_of
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
+    import_from_here()
     # What the module prints is not ours to mix with the answer.
     with contextlib.redirect_stdout(sys.stderr):
         return managers_of(module, without)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    limited = (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
-    return Console(width=None if limited else _PIPE_WIDTH)

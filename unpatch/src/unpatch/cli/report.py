@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from unpatch.cli import output
+
 if TYPE_CHECKING:
     from unpatch.report import Format
 
@@ -46,12 +48,10 @@ def report(evidence: Path, form: str | None, out: Path | None) -> None:
         if out:
             write_whole(out, table.plain(result, _FILE_WIDTH))
         else:
-            from rich.console import Console
-
-            Console().print(table.summary(result))
+            output.console(None).print(table.summary(result))
         return
     text = render(result, cast("Format", form))
     if out:
         write_whole(out, text)
     else:
-        click.echo(text.encode(), nl=False)  # bytes: the document is UTF-8, whatever the terminal's encoding
+        output.echo(text)

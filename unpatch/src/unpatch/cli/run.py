@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from unpatch.cli import INTERRUPTED
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
@@ -21,20 +23,34 @@ def run(without: tuple[str, ...], script: str, arguments: tuple[str, ...]) -> No
     """Run a program with chosen found patches left out.
 
     SCRIPT runs as `python SCRIPT ARGUMENTS…` does, in this fresh process. A patch whose writer is not traced (`~` in its id)
-    is undone after the import of its package, and stderr says so. Exit code: the program's own, or 1 if it ran to its end
+    is undone after the import of its package, and stderr says so. Exit code: the program's own, or 1 if it ended well
     and never came to write one of the patches.
 
     \b
     Example:
       unpatch run --without torch.select@torch_geometric.hash_tensor train.py
     """
-    from unpatch.audit.activate import run_script
+    from unpatch.audit.activate import own_trace, run_script
+    from unpatch.audit.errors import AuditError
     from unpatch.audit.suppress import Suppression, parse_ids
 
-    suppression = Suppression(parse_ids(without), lambda text: click.echo(text, err=True))
+    ids = parse_ids(without)
+    if not ids:
+        raise click.UsageError("--without names no patch.")
+    suppression = Suppression(ids, lambda text: click.echo(text, err=True))
     suppression.install()
     sys.argv = [script, *arguments]
-    run_script(script, suppression.code_of, suppression.tracer)
+    try:
+        run_script(script, suppression.code_of, suppression.tracer)
+    except SystemExit as end:
+        if end.code:
+            raise
+    except AuditError:
+        raise
+    except BaseException as error:
+        trace = own_trace(error)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)  # the program may have set its own
+        click.get_current_context().exit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
     missing = [id.text for id in suppression.ids if id not in suppression.left_out]
     if missing:
         click.echo(

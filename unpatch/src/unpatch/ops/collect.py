@@ -1,7 +1,8 @@
 """Runs a target and finds out about its operators.
 
-It runs twice, the same way: once under the recorder, which sees what reaches a backend, and once under torch's profiler, which
-sees the operators around those and the kernels of a device. Both know each thread's order, by which they are joined.
+It runs three times, the same way: once to warm up, once under the recorder, which sees what reaches a backend, and once under
+torch's profiler, which sees the operators around those and the kernels of a device. Both know each thread's order, by which
+they are joined.
 """
 
 from __future__ import annotations

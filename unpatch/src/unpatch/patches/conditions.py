@@ -11,6 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from unpatch.errors import said
 from unpatch.patches.declare import RemoveWhen
 from unpatch.patches.errors import InvalidConditionError
 
@@ -58,7 +59,7 @@ def removal(condition: RemoveWhen) -> Removal:
             holds = condition()
         except Exception as error:
             raise InvalidConditionError(
-                f"the probe of the removal condition ({told(condition)}) raised {type(error).__name__}: {error}"
+                f"the probe of the removal condition ({told(condition)}) raised {said(error)}"
             ) from error
         return Removal(bool(holds), f"{told(condition)}: {'yes' if holds else 'not yet'}")
     match = _REQUIREMENT.fullmatch(condition)

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+from unpatch.errors import said
 from unpatch.patches.errors import PatchModuleError
 
 SUFFIX = "_patches"
@@ -16,7 +17,7 @@ def import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise PatchModuleError(f"patch module {name!r} cannot be imported, {type(error).__name__}: {error}") from error
+        raise PatchModuleError(f"patch module {name!r} cannot be imported, {said(error)}") from error
 
 
 def import_patch_modules(package: str) -> tuple[str, ...]:

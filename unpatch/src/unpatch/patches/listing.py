@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from unpatch.errors import UnpatchError
+from unpatch.errors import UnpatchError, meant, said
 from unpatch.patches import conditions, stack, targets
 from unpatch.patches.declare import Origin, Patch, Write
 from unpatch.patches.errors import PatchError
@@ -69,10 +69,12 @@ def managers_of(module: str, without: Iterable[str] = ()) -> tuple[PatchManager,
         ]
         for manager in found:
             manager.import_modules()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
             raise UnpatchError(f"There is no module {error.name!r} here; is it installed?") from error
-        raise UnpatchError(f"Importing {module!r} failed with {type(error).__name__}: {error}") from error
+        raise UnpatchError(f"Importing {module!r} failed with {said(error)}") from error
     if not found:
         raise UnpatchError(f"{module!r} declares no patches: importing it makes no PatchManager")
     _refuse_unknown(names, found)
@@ -94,11 +96,7 @@ def _refuse_unknown(names: Iterable[str], found: Iterable[PatchManager]) -> None
     }
     for name in names:
         if name not in known:
-            import difflib
-
-            similar = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"; did you mean {similar[0]!r}?" if similar else ""
-            raise UnpatchError(f"No patch and no group is named {name!r}{hint}")
+            raise UnpatchError(f"No patch and no group is named {name!r}{meant(name, known)}")
 
 
 def _listed(manager: PatchManager, patch: Patch) -> Listed:

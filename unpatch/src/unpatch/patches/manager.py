@@ -15,6 +15,7 @@ from enum import Enum
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar, Unpack
 
+from unpatch.errors import meant, said
 from unpatch.patches import conditions, discover, places, stack, targets
 from unpatch.patches.declare import Details, Line, Patch, named
 from unpatch.patches.errors import (
@@ -334,7 +335,7 @@ class PatchManager:
             if not isinstance(error, Exception):
                 raise
             name = f"{self.name}/{patch.id}"
-            raise ApplyFailedError(f"patch {name!r} failed with {type(error).__name__}: {error}") from error
+            raise ApplyFailedError(f"patch {name!r} failed with {said(error)}") from error
 
     def _write(self, patch: Patch, transform: Transform | None) -> list[stack.Layer]:
         owner = f"{self.name}/{patch.id}"
@@ -417,11 +418,7 @@ class PatchManager:
         return not names.isdisjoint(own | {f"{self.name}/{name}" for name in own})
 
     def _unknown(self, what: str, name: str, known: Iterable[str]) -> UnknownPatchError:
-        import difflib  # only for the message
-
-        similar = ", ".join(difflib.get_close_matches(name, known))
-        hint = f"; did you mean {similar}?" if similar else ""
-        return UnknownPatchError(f"{self.name!r} has no {what} {name!r}{hint}")
+        return UnknownPatchError(f"{self.name!r} has no {what} {name!r}{meant(name, known)}")
 
 
 def _order(order: Iterable[str]) -> tuple[str, ...]:

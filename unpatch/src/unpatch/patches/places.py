@@ -6,6 +6,7 @@ from its text; a kernel of torch's dispatcher is a third kind, in `unpatch.patch
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, MutableMapping
 from types import ModuleType
@@ -180,12 +181,14 @@ def who(value: object) -> str:
     """Name a value for an error message: `module.qualname` for functions and classes, else its type."""
     if value is ABSENT:
         return "nothing (it was deleted)"
-    if isinstance(value, Told):
-        return str(value)
-    value = getattr(value, "__func__", value) if isinstance(value, staticmethod | classmethod) else value
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    module = name = None
+    with contextlib.suppress(Exception):  # its own `__getattr__` may fail
+        if isinstance(value, Told):
+            return str(value)
+        value = getattr(value, "__func__", value) if isinstance(value, staticmethod | classmethod) else value
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if isinstance(module, str) and isinstance(name, str):
         return f"{module}.{name}"
-    if not isinstance(value, type) and isinstance(name, str):
+    if isinstance(name, str) and not isinstance(value, type):
         return name  # a method of a C type: `_TensorBase.add`
     return f"an object of type {type(value).__module__}.{type(value).__qualname__}"

@@ -15,6 +15,7 @@ from collections.abc import Hashable, MutableMapping
 from types import ModuleType
 from typing import NamedTuple
 
+from unpatch.errors import said
 from unpatch.patches.errors import TargetNotFoundError, WriteRefusedError
 from unpatch.patches.places import Attribute, Entry, Place
 
@@ -180,9 +181,7 @@ def _import(target: str, name: str) -> object | None:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             return None
-        raise TargetNotFoundError(
-            f"target {target!r}: importing {name!r} failed with {type(error).__name__}: {error}"
-        ) from error
+        raise TargetNotFoundError(f"target {target!r}: importing {name!r} failed with {said(error)}") from error
 
 
 def _walk(target: str, start: object, where: str, names: tuple[str, ...]) -> object:

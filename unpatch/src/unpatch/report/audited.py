@@ -1,17 +1,18 @@
-"""How an audit is shown: a table for people and pipes, JSON, one HTML file, SARIF for code scanning."""
+"""How an audit is shown: a table for people and pipes, one HTML file, SARIF for code scanning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from unpatch import __version__
 from unpatch.audit.records import CLASSES, SHOWN, AuditResult, Class, Finding, Value
+from unpatch.report import columns
+from unpatch.report.json import indented
 from unpatch.report.pages import page
-from unpatch.report.words import count, visible
+from unpatch.report.words import count, line, visible
 
 _STYLES: dict[Class, str] = {
     "patch": "bold red",
@@ -37,25 +38,18 @@ def shown(result: AuditResult, everything: bool = False) -> list[Finding]:
     return sorted(chosen, key=lambda finding: CLASSES.index(finding.classed))
 
 
-def as_json(result: AuditResult) -> str:
-    """The whole result; its schema is in docs/audit.md."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
-
-
 def table(findings: Sequence[Finding], lines: bool) -> Table:
     """One row a finding; with `lines`, each of several aliases in a line of its own."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("class", "target", "from", "to", "written at", "by"):
-        made.add_column(column, overflow="fold")
+    made = columns.table("class", "target", "from", "to", "written at", "by")
     for finding in findings:
         targets = ("\n" if lines else " = ").join((finding.target, *finding.aliases))
         made.add_row(
             Text(finding.classed, _STYLES[finding.classed]),
-            _plain(targets),
-            _plain(value_text(finding.old)),
-            _plain(value_text(finding.new)),
-            _plain(where(finding)),
-            _plain(finding.package + (f" via {finding.via}" if finding.via else "")),
+            columns.plain(targets),
+            columns.plain(value_text(finding.old)),
+            columns.plain(value_text(finding.new)),
+            columns.plain(where(finding)),
+            columns.plain(finding.package + (f" via {finding.via}" if finding.via else "")),
         )
     return made
 
@@ -85,7 +79,7 @@ def details(finding: Finding) -> list[str]:
     tags = [tag for tag in finding.tags if tag != "no writer"]
     if tags:
         lines.append("; ".join(tags))
-    return [visible(line).replace("\n", "\\n") for line in lines]
+    return list(map(line, lines))
 
 
 def summary(result: AuditResult) -> str:
@@ -136,8 +130,4 @@ def sarif(result: AuditResult) -> str:
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "results": results}],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-
-
-def _plain(text: str) -> Text:
-    return Text(visible(text))
+    return indented(document)

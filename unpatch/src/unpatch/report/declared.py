@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from unpatch.patches.check import Checked
 from unpatch.patches.listing import Listed
 from unpatch.patches.manager import State
-from unpatch.report.words import count, visible
+from unpatch.report.columns import plain, table
+from unpatch.report.json import indented
+from unpatch.report.words import count, line
 
 _STYLES = {
     State.APPLIED: "green",
@@ -26,18 +27,20 @@ _STYLES = {
 }
 
 
-def as_json(module: str, patches: Sequence[Listed] | Sequence[Checked]) -> str:
-    """The patches of a module as JSON. Of checked ones, `failing` says whether there is something to do."""
-    items: list[dict[str, Any]] = [asdict(patch) for patch in patches]
-    document: dict[str, Any] = {"module": module}
-    checked = [patch for patch in patches if isinstance(patch, Checked)]
-    for item, patch in zip(items, checked, strict=False):
-        item["result"] = result(patch)
+def list_json(module: str, patches: Iterable[Listed]) -> str:
+    """The patches of a module as JSON."""
+    return indented({"module": module, "patches": [asdict(patch) for patch in patches]})
+
+
+def check_json(module: str, patches: Sequence[Checked]) -> str:
+    """The checked patches of a module as JSON; `failing` says whether there is something to do."""
+    items: list[dict[str, Any]] = []
+    for patch in patches:
+        item = {**asdict(patch), "result": result(patch)}
         for finding, one in zip(item["findings"], patch.findings, strict=True):
             finding["failing"] = one.failing
-    if checked:
-        document["failing"] = any(patch.failing for patch in checked)
-    return msgspec.json.format(msgspec.json.encode({**document, "patches": items}), indent=2).decode() + "\n"
+        items.append(item)
+    return indented({"module": module, "failing": any(patch.failing for patch in patches), "patches": items})
 
 
 def result(patch: Checked) -> str:
@@ -48,32 +51,32 @@ def result(patch: Checked) -> str:
 
 def list_table(patches: Iterable[Listed], lines: bool) -> Table:
     """One row a patch; with `lines`, each of several targets in a line of its own."""
-    table = _table("patch", "group", "state", "targets", "for versions", "goes when")
+    made = table("patch", "group", "state", "targets", "for versions", "goes when")
     for patch in patches:
         targets = list(dict.fromkeys(write.target for write in patch.writes)) or ["unknown (an opaque function)"]
         goes = patch.remove_when or "no condition declared"
-        table.add_row(
-            _plain(f"{patch.manager}/{patch.id}"),
-            _plain(patch.group),
+        made.add_row(
+            plain(f"{patch.manager}/{patch.id}"),
+            plain(patch.group),
             Text(patch.state.value, _STYLES[patch.state]),
-            _plain(("\n" if lines else ", ").join(targets)),
-            _plain(patch.versions or "not stated"),
-            _plain(f"{goes} (due)" if patch.due else goes),
+            plain(("\n" if lines else ", ").join(targets)),
+            plain(patch.versions or "not stated"),
+            plain(f"{goes} (due)" if patch.due else goes),
         )
-    return table
+    return made
 
 
 def check_table(patches: Iterable[Checked]) -> Table:
     """One row a patch, with its result."""
-    table = _table("patch", "state", "result")
+    made = table("patch", "state", "result")
     for patch in patches:
         said = result(patch)
-        table.add_row(
-            _plain(f"{patch.manager}/{patch.id}"),
+        made.add_row(
+            plain(f"{patch.manager}/{patch.id}"),
             Text(patch.state.value, _STYLES[patch.state]),
             Text(said, _STYLES[said]),
         )
-    return table
+    return made
 
 
 def check_lines(module: str, patches: Sequence[Checked]) -> list[str]:
@@ -89,15 +92,4 @@ def check_lines(module: str, patches: Sequence[Checked]) -> list[str]:
     results = [result(patch) for patch in patches]
     told = [f"{results.count(word)} {word}" for word in ("drifted", "due") if word in results] or ["none drifted"]
     lines.append(f"{count(len(patches), 'patch')} of {module}: {', '.join(told)}.")
-    return [visible(line).replace("\n", "\\n") for line in lines]
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _plain(text: str) -> Text:
-    return Text(visible(text))
+    return list(map(line, lines))

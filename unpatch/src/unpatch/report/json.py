@@ -1,4 +1,4 @@
-"""The evidence as data: the judged study with the version of its schema, written for programs and read back here."""
+"""Reports as JSON. The evidence is the judged study with the version of its schema, written for programs and read back here."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ class _Evidence(msgspec.Struct):
     study: StudyResult
 
 
+def indented(document: object) -> str:
+    """Records and plain data as indented JSON with a line end: the same document gives the same text."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
 def dumps(result: StudyResult) -> str:
-    """The study as indented JSON: the same study gives the same text."""
-    encoded = msgspec.json.encode(_Evidence(SCHEMA_VERSION, result))
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    """The study as JSON."""
+    return indented(_Evidence(SCHEMA_VERSION, result))
 
 
 def load(path: Path) -> StudyResult:

@@ -136,6 +136,11 @@ def visible(text: str) -> str:
     )
 
 
+def line(text: str) -> str:
+    """`visible` text that is one line."""
+    return visible(text).replace("\n", "\\n")
+
+
 def visible_result(result: StudyResult) -> StudyResult:
     """The study with every string made visible, so that no renderer can forget one."""
 

@@ -100,6 +100,7 @@ def _listing(
         raise TargetError(f"torch cannot be imported ({error}): pip install 'unpatch[torch]'") from error
     from unpatch.ops.collect import collect
 
+    output.quiet_profiler()
     torch.default_generator.manual_seed(0)  # torch.manual_seed loads Dynamo: two seconds
     try:
         where = torch.device(device)

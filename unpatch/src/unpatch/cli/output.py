@@ -24,6 +24,14 @@ def console(pipe_width: int | None = ROW) -> Console:
     return Console(width=None if limited else pipe_width)
 
 
+def quiet_profiler() -> None:
+    """Keep torch's profiler from saying on stderr that it starts and stops, unless the user chose what it says.
+
+    For commands that use it inside, or that ask patches whose conditions do. It takes a look at the variable once.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+
+
 def say(text: str) -> None:
     """Print lines."""
     _print_anything()

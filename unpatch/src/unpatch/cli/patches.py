@@ -94,6 +94,7 @@ def _managers(module: str, without: Sequence[str]) -> Sequence[PatchManager]:
     from unpatch.patches.listing import managers_of
 
     import_from_here()
+    output.quiet_profiler()
     # What the module prints is not ours to mix with the answer.
     with contextlib.redirect_stdout(sys.stderr):
         return managers_of(module, without)

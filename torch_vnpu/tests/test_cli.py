@@ -169,7 +169,7 @@ def test_info_of_a_runtime_that_cannot_start(with_vnpu: Any) -> None:
 def test_a_package_that_cannot_be_imported(with_torch: Any, arguments: list[str]) -> None:
     code = f"import sys; sys.argv[1:] = {arguments!r}; import torch_vnpu_cli; torch_vnpu_cli.main()"
     done = with_torch(code, TORCH_TRANSFER_TO_NPU="perhaps")
-    reason = "TORCH_TRANSFER_TO_NPU must be 0 or 1, not 'perhaps'"
+    reason = "TORCH_TRANSFER_TO_NPU is 'perhaps', but must be 0 or 1"
     if arguments[0] == "run":
         assert done.code == 1
         assert reason in done.err

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import click
 
+from torch_vnpu._files import written_whole
 from torch_vnpu.profiler.checking import Report, check
 from torch_vnpu.profiler.drawing import draw
 from torch_vnpu.profiler.reading import TraceError
@@ -80,17 +79,13 @@ def repair_command(context: click.Context, file: Path, out: Path | None, as_json
       vnpu trace repair broken.json -o whole.json
     """
     out = out or file.with_name(file.name.removesuffix(".gz").removesuffix(".json") + ".repaired.json")
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "xb") as target:
+        with written_whole(out) as target:
             done = repair(file, target)
-        os.replace(temporary, out)
     except ValueError as error:
         raise click.ClickException(f"{file} cannot be repaired: {error}") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     if as_json:
         click.echo(json.dumps({"file": str(out), **dataclasses.asdict(done)}, indent=2))
     else:

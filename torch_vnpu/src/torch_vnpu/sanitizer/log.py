@@ -1,14 +1,14 @@
 """A log of all that the detector is told, one JSON object a line, and its replay without a device."""
 
 import json
-import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import IO, Any
 
 from torch_vnpu import _C
+from torch_vnpu._files import written_whole
 from torch_vnpu.sanitizer.findings import Finding
 
 FORMAT = "torch_vnpu.sanitizer.log"
@@ -65,19 +65,19 @@ def _operand(given: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class Recorder:
-    """Writes the log of a context. The file is there when the context ends; until then it is `<path>.part`."""
+    """Writes the log of a context. The file is there when the context ends, also by an exception."""
 
     def __init__(self, path: str | Path, *, stack_depth: int = 32) -> None:
         self.path = Path(path)
-        self._part = self.path.with_name(self.path.name + ".part")
         self._stacks = _C.Detector(stack_depth + 1)  # the innermost frame is our own
         self._known: set[int] = set()
         self._lock = threading.Lock()
-        self._file: TextIO | None = None
+        self._whole = written_whole(self.path)
+        self._file: IO[bytes] | None = None
         self._listener = -1
 
     def __enter__(self) -> "Recorder":
-        self._file = self._part.open("w", encoding="utf-8")
+        self._file = self._whole.__enter__()
         self._write({"format": FORMAT, "version": VERSION})
         self._listener = _C.subscribe(self._note, KINDS)
         return self
@@ -87,14 +87,12 @@ class Recorder:
     ) -> None:
         _C.unsubscribe(self._listener)
         with self._lock:
-            file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            os.replace(self._part, self.path)
+            self._file = None
+        self._whole.__exit__(None, None, None)
 
     def _write(self, item: object) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(item, separators=(",", ":")) + "\n")
+        self._file.write(json.dumps(item, separators=(",", ":")).encode() + b"\n")
 
     def _note(self, *event: Any) -> None:
         stack = self._stacks.capture()

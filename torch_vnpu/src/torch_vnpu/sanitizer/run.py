@@ -1,6 +1,5 @@
 """The sanitizer from a command line: a program run under it, or a log replayed. Both return the exit code."""
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -10,6 +9,7 @@ from typing import TextIO
 from torch_vnpu.sanitizer import render, suppressions
 from torch_vnpu.sanitizer.log import Recorder, replay
 from torch_vnpu.sanitizer.session import Sanitizer
+from unpatch.files import write_whole
 
 
 def run_checked(
@@ -42,9 +42,9 @@ def run_checked(
         check.finish()
         print(check.text(), file=err)
         if json is not None:
-            _write(Path(json), check.json() + "\n")
+            write_whole(Path(json), check.json() + "\n")
         if html is not None:
-            _write(Path(html), check.html())
+            write_whole(Path(html), check.html())
     return 1 if check.findings else code
 
 
@@ -80,11 +80,5 @@ def replay_log(
         return 2
     print(render.as_json(findings) if json else render.report(findings), file=out)
     if html is not None:
-        _write(Path(html), render.as_html(findings))
+        write_whole(Path(html), render.as_html(findings))
     return 1 if findings else 0
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import get_args
 
-from torch_vnpu.sanitizer.findings import Finding
+from torch_vnpu.sanitizer.findings import Finding, Kind
 
-_KINDS = ("race", "host_race", "use_after_free", "*")
+_KINDS = (*get_args(Kind), "*")
 
 
 @dataclass(frozen=True, slots=True)

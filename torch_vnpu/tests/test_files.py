@@ -21,9 +21,14 @@ def test_the_file_has_its_content_when_the_context_ends(tmp_path: Path) -> None:
 def test_an_exception_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), written_whole(path) as file:
-        file.write(b"new")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with written_whole(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
 

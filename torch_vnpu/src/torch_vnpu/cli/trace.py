@@ -12,6 +12,7 @@ import click
 from torch_vnpu._files import written_whole
 from torch_vnpu.profiler.checking import Report, check
 from torch_vnpu.profiler.drawing import draw
+from torch_vnpu.profiler.fields import FieldError
 from torch_vnpu.profiler.reading import TraceError
 from torch_vnpu.profiler.repairing import repair
 from torch_vnpu.profiler.summing import Summary, summarise
@@ -60,7 +61,7 @@ def _told(report: Report) -> str:
             lines.append(f"  and {problem.count - len(problem.examples)} more")
     if "json" in report.problems:
         lines.append("what comes after was not checked; `vnpu trace repair` rescues what it can")
-    return "\n".join(lines if report.failed else [*lines, "nothing is wrong"])
+    return _lines(lines if report.failed else [*lines, "nothing is wrong"])
 
 
 @trace.command("repair")
@@ -112,10 +113,8 @@ def summary_command(file: Path, top: int, as_json: bool) -> None:
         result = summarise(file, gaps=top)
     except TraceError as error:
         raise click.ClickException(f"{file} is no JSON: {error}. `vnpu trace repair` rescues what it can") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise click.ClickException(
-            f"{file} has events without their fields ({error}); see `vnpu trace check`"
-        ) from error
+    except FieldError as error:
+        raise click.ClickException(f"{file} cannot be summed up: {error}; see `vnpu trace check`") from error
     click.echo(json.dumps(dataclasses.asdict(result), indent=2) if as_json else _page(result, top))
 
 
@@ -135,10 +134,6 @@ def draw_command(file: Path, out: Path) -> None:
         raise click.ClickException(f"{file} is no JSON: {error}. `vnpu trace repair` rescues what it can") from error
     except ValueError as error:
         raise click.ClickException(f"{file} cannot be drawn: {error}") from error
-    except (KeyError, TypeError) as error:
-        raise click.ClickException(
-            f"{file} has events without their fields ({error}); see `vnpu trace check`"
-        ) from error
     write_whole(out, page)
     click.echo(str(out))
 
@@ -165,7 +160,12 @@ def _page(result: Summary, top: int) -> str:
     lines += ["", *_table(["total", "count", "longest", "kernel"], kernels)]
     if len(result.kernels) > top:
         lines.append(f"and {len(result.kernels) - top} more (--top)")
-    return "\n".join(lines)
+    return _lines(lines)
+
+
+def _lines(lines: list[str]) -> str:
+    """As a text that is only that: what a name has of newlines and control characters, for a terminal, is escaped."""
+    return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
 
 
 def _share(part: float, whole: float) -> str:

@@ -267,7 +267,7 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], tra
 
 def test_a_log_without_findings_into_a_full_disk(with_vnpu: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text('{"format": "torch_vnpu.sanitizer.log", "version": 1}\n')
+    log.write_text('{"format": "torch_vnpu.sanitizer.log", "version": 2}\n{"events": 0}\n')
     full = "import os, sys; sys.stdout.flush(); os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
     done = with_vnpu(full + RUN.format(["sanitize", "--replay", str(log)]))
     assert (done.code, done.err) == (2, "Error: the output: No space left on device\n")

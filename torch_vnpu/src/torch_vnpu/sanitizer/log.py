@@ -12,7 +12,7 @@ from torch_vnpu._files import written_whole
 from torch_vnpu.sanitizer.findings import Finding
 
 FORMAT = "torch_vnpu.sanitizer.log"
-VERSION = 1
+VERSION = 2
 
 #: Events of memory and of order; a dispatch mode tells accesses by itself.
 ORDER = (
@@ -33,7 +33,7 @@ class LogError(ValueError):
 
 
 def feed(detector: _C.Detector, event: tuple[Any, ...], stack: int = 0) -> None:
-    """Tell `detector` of an event as the table of listeners has it. Raises ValueError for an unknown kind."""
+    """Tell `detector` of an event as the table of listeners has it. Raises LogError for an unknown kind."""
     kind, device, stream, name, pointer, size, _sequence, *access = event
     match kind:
         case "alloc":
@@ -57,7 +57,7 @@ def feed(detector: _C.Detector, event: tuple[Any, ...], stack: int = 0) -> None:
         case "host_access":
             detector.host_access(name, [_operand(one) for one in access[0]], stack)
         case _:
-            raise ValueError(f"unknown kind of event: {kind!r}")
+            raise LogError(f"unknown kind of event: {kind!r}")
 
 
 def _operand(given: Iterable[Any]) -> tuple[Any, ...]:
@@ -75,6 +75,7 @@ class Recorder:
         self._whole = written_whole(self.path)
         self._file: IO[bytes] | None = None
         self._listener = -1
+        self._events = 0
 
     def __enter__(self) -> "Recorder":
         self._file = self._whole.__enter__()
@@ -87,6 +88,7 @@ class Recorder:
     ) -> None:
         _C.unsubscribe(self._listener)
         with self._lock:
+            self._write({"events": self._events})
             self._file = None
         self._whole.__exit__(None, None, None)
 
@@ -103,32 +105,49 @@ class Recorder:
                 self._known.add(stack)
                 self._write({"stack": stack, "frames": self._stacks.frames(stack)})
             self._write({"event": event, "at": stack})
+            self._events += 1
 
 
 def replay(path: str | Path) -> list[Finding]:
-    """The findings of a recorded log. Raises OSError, and LogError where the file is no log."""
+    """The findings of a recorded log. Raises OSError, and LogError where the file is no log, or not all of one."""
     detector = _C.Detector(0)
     stacks: dict[int, list[tuple[str, str, int]]] = {}
+    events, number, ended = 0, 0, False
     with Path(path).open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 item = json.loads(line)
                 if number == 1:
                     _check_header(item)
+                elif ended:
+                    raise LogError("there is something after the end of the log")
                 elif "stack" in item:
-                    stacks[item["stack"]] = [(file, function, at) for file, function, at in item["frames"]]
+                    stacks[item["stack"]] = [(str(file), str(name), int(at)) for file, name, at in item["frames"]]
+                elif "events" in item:
+                    ended = True
+                    if item["events"] != events:
+                        raise LogError(f"of {item['events']} events there are {events}")
                 else:
                     feed(detector, tuple(item["event"]), item["at"])
-            except (ValueError, LookupError, TypeError) as error:
-                raise LogError(f"{path}:{number}: no log of the npu sanitizer: {error}") from error
-    if Path(path).stat().st_size == 0:
-        raise LogError(f"{path}: no log of the npu sanitizer: the file is empty")
+                    events += 1
+            except (ValueError, LookupError, TypeError, RecursionError) as error:
+                reason = error if isinstance(error, LogError) else _reason(error, line)
+                raise LogError(f"{path}:{number}: no log of the npu sanitizer: {reason}") from error
+    if not ended:
+        what = "the end is missing, it was cut off" if number else "the file is empty"
+        raise LogError(f"{path}: no log of the npu sanitizer: {what}")
     detector.finish()
     return [Finding.of(raw, lambda stack: stacks.get(stack, [])) for raw in detector.take()]
 
 
+def _reason(error: Exception, line: str) -> str:
+    if isinstance(error, json.JSONDecodeError | RecursionError):
+        return "the line is no JSON" if line.endswith("\n") else "the line is no JSON, it was cut off"
+    return "the line is neither an event nor a stack"
+
+
 def _check_header(item: Any) -> None:
     if not isinstance(item, dict) or item.get("format") != FORMAT:
-        raise ValueError(f'the first line must be {{"format": "{FORMAT}", …}}')
+        raise LogError(f'the first line must be {{"format": "{FORMAT}", …}}')
     if item.get("version") != VERSION:
-        raise ValueError(f"version {item.get('version')!r} is not known, only {VERSION}")
+        raise LogError(f"version {item.get('version')!r} is not known, only {VERSION}")

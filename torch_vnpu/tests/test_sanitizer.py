@@ -424,6 +424,31 @@ def test_wrong_use_of_the_commands(tmp_path):
     assert vnpu("sanitize", "--replay", script).returncode == 2  # no log
 
 
+MANY = "import torch\nx = torch.ones(4, device='npu')\nfor _ in range(300): x.add_(1)\nprint('ran')\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--log", "/proc/none/log", "No such file or directory: '/proc/none'\n"),
+        ("--log", "/dev/full", "No space left on device: '/dev/full'\n"),
+        ("--findings", "/proc/none.json", "Cannot write /proc/none.json: No such file"),
+        ("--suppress", sys.executable, f"{sys.executable} is no file of suppressions: byte "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_in_a_sentence(with_vnpu, tmp_path, option, value, told):
+    script = tmp_path / "script.py"
+    script.write_text(MANY)
+    arguments = ["run", "--sanitize", option, value, str(script)]
+    done = with_vnpu(f"from torch_vnpu.cli import main; main({arguments!r})")
+    assert done.code == 2
+    assert told in done.err
+    assert "Traceback" not in done.err
+    # What can be known before the program runs is.
+    assert (done.out == "") == (option == "--suppress" or "none/log" in value)
+    assert ("nothing found" in done.err) == (done.out != "")
+
+
 # ---- pytest ----
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -65,7 +66,10 @@ def _operand(given: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class Recorder:
-    """Writes the log of a context. The file is there when the context ends, also by an exception."""
+    """Writes the log of a context, or from `start` to `stop`. The file is there when that ends, also by an exception.
+
+    Both raise OSError where it cannot be written.
+    """
 
     def __init__(self, path: str | Path, *, stack_depth: int = 32) -> None:
         self.path = Path(path)
@@ -76,21 +80,36 @@ class Recorder:
         self._file: IO[bytes] | None = None
         self._listener = -1
         self._events = 0
+        self._error: OSError | None = None
 
-    def __enter__(self) -> "Recorder":
+    def start(self) -> "Recorder":
         self._file = self._whole.__enter__()
         self._write({"format": FORMAT, "version": VERSION})
         self._listener = _C.subscribe(self._note, KINDS)
         return self
 
+    def stop(self) -> None:
+        """Listen no more, and put the file in its place."""
+        _C.unsubscribe(self._listener)
+        try:
+            with ExitStack() as ending:
+                ending.push(self._whole)  # is told of an exception, and leaves no half log then
+                with self._lock:
+                    if self._error is None:
+                        self._write({"events": self._events})
+                    self._file = None
+                if self._error is not None:
+                    raise self._error
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def __enter__(self) -> "Recorder":
+        return self.start()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _C.unsubscribe(self._listener)
-        with self._lock:
-            self._write({"events": self._events})
-            self._file = None
-        self._whole.__exit__(None, None, None)
+        self.stop()
 
     def _write(self, item: object) -> None:
         assert self._file is not None
@@ -99,13 +118,16 @@ class Recorder:
     def _note(self, *event: Any) -> None:
         stack = self._stacks.capture()
         with self._lock:
-            if self._file is None:
+            if self._file is None or self._error is not None:
                 return
-            if stack and stack not in self._known:
-                self._known.add(stack)
-                self._write({"stack": stack, "frames": self._stacks.frames(stack)})
-            self._write({"event": event, "at": stack})
-            self._events += 1
+            try:
+                if stack and stack not in self._known:
+                    self._known.add(stack)
+                    self._write({"stack": stack, "frames": self._stacks.frames(stack)})
+                self._write({"event": event, "at": stack})
+                self._events += 1
+            except OSError as error:  # a full disk is nothing that the program should fail of
+                self._error = error
 
 
 def replay(path: str | Path) -> list[Finding]:

@@ -424,6 +424,34 @@ def test_wrong_use_of_the_commands(tmp_path):
     assert vnpu("sanitize", "--replay", script).returncode == 2  # no log
 
 
+ENDS = """
+import os, sys, torch
+x = torch.ones(4, device="npu")
+if sys.argv[1] == "fork" and (child := os.fork()) == 0:
+    x = None
+    sys.exit(3)
+elif sys.argv[1] == "fork":
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+elif sys.argv[1] == "closed":
+    sys.stderr.close()
+with torch.npu.stream(torch.npu.Stream()):
+    x.sum()
+assert sys.argv[1] != "fails"
+"""
+
+
+@pytest.mark.parametrize("kind", ["fork", "closed", "fails"])
+def test_the_report_is_there_however_the_program_ends(with_vnpu, tmp_path, kind):
+    script, log, findings = tmp_path / "script.py", tmp_path / "log", tmp_path / "findings.json"
+    script.write_text(ENDS)
+    arguments = ["run", "--sanitize", "--log", str(log), "--findings", str(findings), str(script), kind]
+    done = with_vnpu(f"from torch_vnpu.cli import main; main({arguments!r})")
+    assert done.code == 1
+    assert done.err.count("npu sanitizer: ") == (kind != "closed")
+    assert len(replay(log)) == len(json.loads(findings.read_text())["findings"]) > 0
+    assert {file.name for file in tmp_path.iterdir()} == {"script.py", "log", "findings.json"}
+
+
 MANY = "import torch\nx = torch.ones(4, device='npu')\nfor _ in range(300): x.add_(1)\nprint('ran')\n"
 
 

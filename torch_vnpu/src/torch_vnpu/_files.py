@@ -19,10 +19,12 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
             yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    process = os.getpid()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
             yield file
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        if os.getpid() == process:  # a forked child that ends within the context leaves the file to its parent
+            temporary.unlink(missing_ok=True)

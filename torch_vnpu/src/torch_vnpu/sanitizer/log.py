@@ -1,6 +1,7 @@
 """A log of all that the detector is told, one JSON object a line, and its replay without a device."""
 
 import json
+import os
 import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -80,6 +81,7 @@ class Recorder:
         self._file: IO[bytes] | None = None
         self._listener = -1
         self._events = 0
+        self._process = os.getpid()
         self._error: OSError | None = None
 
     def start(self) -> "Recorder":
@@ -95,8 +97,7 @@ class Recorder:
             with ExitStack() as ending:
                 ending.push(self._whole)  # is told of an exception, and leaves no half log then
                 with self._lock:
-                    if self._error is None:
-                        self._write({"events": self._events})
+                    self._write({"events": self._events})
                     self._file = None
                 if self._error is not None:
                     raise self._error
@@ -113,21 +114,26 @@ class Recorder:
 
     def _write(self, item: object) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(item, separators=(",", ":")).encode() + b"\n")
+        if self._error is not None:
+            return
+        try:
+            self._file.write(json.dumps(item, separators=(",", ":")).encode() + b"\n")
+            self._file.flush()  # a forked child must not inherit something to write
+        except OSError as error:  # a full disk is nothing that the program should fail of; `stop` raises it
+            self._error = error
 
     def _note(self, *event: Any) -> None:
+        if os.getpid() != self._process:  # a forked child
+            return
         stack = self._stacks.capture()
         with self._lock:
-            if self._file is None or self._error is not None:
+            if self._file is None:
                 return
-            try:
-                if stack and stack not in self._known:
-                    self._known.add(stack)
-                    self._write({"stack": stack, "frames": self._stacks.frames(stack)})
-                self._write({"event": event, "at": stack})
-                self._events += 1
-            except OSError as error:  # a full disk is nothing that the program should fail of
-                self._error = error
+            if stack and stack not in self._known:
+                self._known.add(stack)
+                self._write({"stack": stack, "frames": self._stacks.frames(stack)})
+            self._write({"event": event, "at": stack})
+            self._events += 1
 
 
 def replay(path: str | Path) -> list[Finding]:

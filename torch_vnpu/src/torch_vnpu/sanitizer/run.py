@@ -1,5 +1,7 @@
 """The sanitizer from a command line: a program run under it, or a log replayed. Both return the exit code."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,20 +38,21 @@ def run_checked(
     except (OSError, ValueError) as error:
         print(error, file=err)
         return 2
-    code, written = 0, True
+    code, written, process = 0, True, os.getpid()
     try:
         with check:
             code = _code_of(start)
     finally:
-        check.finish()
-        print(check.text(), file=err)
-        if recorder is not None:
-            written &= _done(recorder.stop, err)
-        if json is not None:
-            written &= _done(lambda: write_whole(Path(json), check.json() + "\n"), err)
-        if html is not None:
-            written &= _done(lambda: write_whole(Path(html), check.html()), err)
-    if check.findings:
+        if os.getpid() == process:  # a child that the program forked may end here, too; the report is its parent's
+            check.finish()
+            _tell(check.text(), err)
+            if recorder is not None:
+                written &= _done(recorder.stop, err)
+            if json is not None:
+                written &= _done(lambda: write_whole(Path(json), check.json() + "\n"), err)
+            if html is not None:
+                written &= _done(lambda: write_whole(Path(html), check.html()), err)
+    if os.getpid() == process and check.findings:
         return 1
     return code if written else code or 2
 
@@ -59,9 +62,14 @@ def _done(write: Callable[[], object], err: TextIO) -> bool:
     try:
         write()
     except (OSError, WriteError) as error:
-        print(error, file=err)
+        _tell(str(error), err)
         return False
     return True
+
+
+def _tell(text: str, err: TextIO) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the program may have closed it
+        print(text, file=err)
 
 
 def _code_of(start: Callable[[], int]) -> int:

@@ -380,6 +380,7 @@ def test_wrong_usage(vnpu, tmp_path):
     nothing = tmp_path / "nothing.json"
     nothing.write_text("hello")
     assert vnpu("repair", nothing).exit_code == 1
+    assert vnpu("summary", nothing, "--top", -1).exit_code == 2
     assert [file.name for file in tmp_path.iterdir()] == ["nothing.json"]
     for command in ("check", "repair", "summary"):
         assert "Example:" in vnpu(command, "--help").output

@@ -98,7 +98,9 @@ def repair_command(context: click.Context, file: Path, out: Path | None, as_json
 
 @trace.command("summary")
 @_FILE
-@click.option("--top", default=10, show_default=True, metavar="N", help="Kernels and gaps to show.")
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="Kernels and gaps to show."
+)
 @_JSON
 def summary_command(file: Path, top: int, as_json: bool) -> None:
     """Say where the time went: by kernel, by stream, copies beside computing, idle times and whose fault they are.

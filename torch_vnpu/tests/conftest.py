@@ -2,36 +2,22 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 import torch
 
-SECONDS = 120  # nothing takes nearly as long; a hang becomes a failure
+from torch_vnpu._init.variables import VARIABLES
+
+SECONDS = 120  # nothing takes nearly as long; a hang becomes a failure that shows what was printed until then
 # What a developer may have exported must not reach a snippet.
-_OURS = (
-    "TORCH_DEVICE_BACKEND_AUTOLOAD",
-    "TORCH_NPU_SANITIZER",
-    "TORCH_TRANSFER_TO_NPU",
-    "VNPU_DEVICES",
-    "VNPU_MEMORY",
-    "ASCEND_RT_VISIBLE_DEVICES",
-    "TASK_QUEUE_ENABLE",
-    "ASCEND_LAUNCH_BLOCKING",
-    "TORCH_NPU_LOGS",
-    "TORCH_NPU_LOGS_FILTER",
-    "TORCH_NPU_COMPACT_ERROR_OUTPUT",
-    "NPU_ASD_ENABLE",
-    "ASCEND_HOME_PATH",
-    "ASCEND_OPP_PATH",
-    "UNPATCH_DISABLE",
-    "PYTHONWARNINGS",
-)
+_OURS = (*VARIABLES, "PYTHONWARNINGS")
 
 
 class Run(NamedTuple):
@@ -59,20 +45,31 @@ def _environment(variables: dict[str, str]) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | variables
 
 
+def _hangs(seconds: float, out: str, err: str) -> NoReturn:
+    pytest.fail(f"the snippet did not end within {seconds} s; until then it had printed:\n{out}{err}", pytrace=False)
+
+
 @pytest.fixture(scope="session")
 def fresh() -> Snippet:
     """Run a snippet in a fresh interpreter (some seconds): `fresh(code, VARIABLE="value")`."""
 
-    def run(code: str, **variables: str) -> Run:
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
+    def run(code: str, seconds: float = SECONDS, **variables: str) -> Run:
+        with subprocess.Popen(
+            [sys.executable, "-u", "-c", textwrap.dedent(code)],
             env=_environment(variables),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        return Run(done.stdout, done.stderr, done.returncode)
+            start_new_session=True,
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except BaseException as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    _hangs(seconds, *process.communicate())
+                raise
+        return Run(out, err, process.returncode)
 
     return run
 
@@ -89,10 +86,13 @@ def _forking(*modules: str, **variables: str) -> Iterator[Snippet]:
     assert server.stdout is not None
     stdin, stdout = server.stdin, server.stdout
 
-    def run(code: str, **variables: str) -> Run:
-        stdin.write(json.dumps({"code": textwrap.dedent(code), "env": variables}) + "\n")
+    def run(code: str, seconds: float = SECONDS, **variables: str) -> Run:
+        stdin.write(json.dumps({"code": textwrap.dedent(code), "env": variables, "seconds": seconds}) + "\n")
         stdin.flush()
-        return Run(**json.loads(stdout.readline()))
+        answer = json.loads(stdout.readline())
+        if answer["code"] is None:
+            _hangs(seconds, answer["out"], answer["err"])
+        return Run(**answer)
 
     yield run
     stdin.close()

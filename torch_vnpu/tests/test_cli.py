@@ -2,7 +2,9 @@
 
 import json
 import os
+import py_compile
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -63,12 +65,49 @@ def test_a_script_may_come_through_a_pipe(with_vnpu: Any, folder: Path) -> None:
     assert done.lines == ["__main__ ['x']"]
 
 
-def test_a_traceback_is_the_program_s(with_vnpu: Any, folder: Path) -> None:
-    script = folder / "program.py"
-    script.write_text("def f():\n    return 1 / 0\nf()\n")
-    python = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    done = with_vnpu(RUN.format(["run", str(script)]))
+#: Shows what differs between a file, a folder, a packed one and stdin.
+KIND = """
+import sys
+print(sys.argv, sys.path[0], __name__, __file__, type(__loader__).__name__, __spec__ and __spec__.name, __package__)
+print(sys.modules["__main__"].sys is sys)
+sys.exit("the end")
+"""
+
+
+@pytest.mark.parametrize("kind", ["relative.py", "link.py", "compiled.pyc", "pack", "pack.zip", "-"])
+def test_whatever_python_runs_is_run_as_python_runs_it(with_vnpu: Any, folder: Path, kind: str) -> None:
+    (folder / "pack").mkdir()
+    for path in ("relative.py", "pack/__main__.py", "pack/linked.py"):
+        (folder / path).write_text(KIND)
+    (folder / "link.py").symlink_to("pack/linked.py")
+    py_compile.compile(str(folder / "relative.py"), str(folder / "compiled.pyc"))
+    shutil.make_archive(str(folder / "pack"), "zip", folder / "pack")
+    with open(folder / "relative.py") as source:
+        python = subprocess.run([sys.executable, kind, "x"], capture_output=True, text=True, cwd=folder, stdin=source)
+    code = f"import os; os.chdir({str(folder)!r}); os.dup2(os.open('relative.py', os.O_RDONLY), 0); "
+    done = with_vnpu(code + RUN.format(["run", kind, "x"]))
+    assert done == (python.stdout, python.stderr, python.returncode)
+    assert done.err == "the end\n"
+
+
+@pytest.mark.parametrize("text", ["def f():\n    return 1 / 0\nf()\n", "def f(:\n", "import nowhere", "x = 1\n  y = 2"])
+@pytest.mark.parametrize("kind", ["program.py", "-"])
+def test_a_traceback_is_the_program_s(with_vnpu: Any, folder: Path, text: str, kind: str) -> None:
+    (folder / "program.py").write_text(text)
+    with open(folder / "program.py") as source:
+        python = subprocess.run([sys.executable, kind], capture_output=True, text=True, cwd=folder, stdin=source)
+    code = f"import os; os.chdir({str(folder)!r}); os.dup2(os.open('program.py', os.O_RDONLY), 0); "
+    done = with_vnpu(code + RUN.format(["run", kind]))
     assert (done.err, done.code) == (python.stderr, python.returncode)
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "xml", "bad", "json.no_such"])
+def test_a_module_that_cannot_be_run_is_told_as_python_tells_it(with_vnpu: Any, folder: Path, module: str) -> None:
+    (folder / "bad.py").write_text("def f(:\n")
+    python = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, cwd=folder)
+    done = with_vnpu(f"import os; os.chdir({str(folder)!r}); " + RUN.format(["run", "-m", module]))
+    told = [line for line in python.stderr.splitlines() if "<frozen " not in line and not line.startswith("Traceback")]
+    assert (done.err.splitlines(), done.code) == (told, python.returncode)
 
 
 @pytest.mark.parametrize(("option", "cuda"), [([], True), (["--cuda"], True), (["--no-cuda"], False)])
@@ -91,8 +130,7 @@ def test_a_program_and_its_children_find_cuda_and_torch_npu(
     [
         (["run", "no-such-file.py"], 2, "there is no file 'no-such-file.py' to run"),
         (["run", "no_such.module"], 2, "to run; for a module, say vnpu run -m no_such.module"),
-        (["run", "."], 2, "there is no file '.' to run\n"),
-        (["run", "-"], 2, "there is no file '-' to run\n"),
+        (["run", "."], 2, "there is no __main__.py in '.'\n"),
         (["run"], 2, "Missing argument 'PROGRAM'"),
         (["run", "--no-such-option", "x.py"], 2, "No such option"),
         (["no-such-command"], 2, "No such command"),
@@ -169,7 +207,7 @@ def test_info_of_a_runtime_that_cannot_start(with_vnpu: Any) -> None:
 def test_a_package_that_cannot_be_imported(with_torch: Any, arguments: list[str]) -> None:
     code = f"import sys; sys.argv[1:] = {arguments!r}; import torch_vnpu_cli; torch_vnpu_cli.main()"
     done = with_torch(code, TORCH_TRANSFER_TO_NPU="perhaps")
-    reason = "TORCH_TRANSFER_TO_NPU must be 0 or 1, not 'perhaps'"
+    reason = "TORCH_TRANSFER_TO_NPU is 'perhaps', but must be 0 or 1"
     if arguments[0] == "run":
         assert done.code == 1
         assert reason in done.err
@@ -199,6 +237,66 @@ def test_every_variable_that_is_read_is_known() -> None:
     for path in (*SOURCES.glob("src/**/*.py"), *SOURCES.glob("csrc/**/*.cpp")):
         text = path.read_text()
         if "environ" in text or "getenv" in text:  # directly, or by a constant
-            read |= set(re.findall(rf"(?:getenv\(|environ\.get\(|environ\[|= ){name}", text))
+            read |= set(re.findall(rf"(?:getenv\(|environ\.get\(|environ\[|choice\(|flag\(|= ){name}", text))
     assert read <= VARIABLES.keys()
     assert {"VNPU_DEVICES", "TORCH_NPU_SANITIZER", "TORCH_TRANSFER_TO_NPU"} <= read
+
+
+# ------------------------------------------------------------------------------------------------ output
+def vnpu(*arguments: object, out: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "torch_vnpu_cli", *map(str, arguments)]
+    return subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "trace.json"
+    file.write_text(
+        json.dumps([{"ph": "X", "cat": "kernel", "name": "\ud800", "pid": 0, "tid": 0, "ts": 1, "dur": -1}])
+    )
+    return file
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["trace", "--help"], ["info"], ["trace", "check"]])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], trace: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = vnpu(*arguments, *([trace] if arguments[-1] == "check" else []), out=full)
+    assert (done.returncode, done.stderr) == (2, "Error: the output: No space left on device\n")
+
+
+def test_a_log_without_findings_into_a_full_disk(with_vnpu: Any, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text('{"format": "torch_vnpu.sanitizer.log", "version": 2}\n{"events": 0}\n')
+    full = "import os, sys; sys.stdout.flush(); os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
+    done = with_vnpu(full + RUN.format(["sanitize", "--replay", str(log)]))
+    assert (done.code, done.err) == (2, "Error: the output: No space left on device\n")
+
+
+def test_a_pipe_whose_reader_has_gone_is_silent(trace: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = vnpu("trace", "check", trace, out=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_text_that_cannot_be_encoded_is_shown_by_escapes(with_vnpu: Any, trace: Path) -> None:
+    assert "\\ud800" in vnpu("trace", "check", trace).stdout
+    done = with_vnpu("import os; os.environb[b'VNPU_MEMORY'] = b'\\xff'; " + RUN.format(["info"])).passed()
+    assert "\\udcff" in done.out
+    # A program's output is its own.
+    script = trace.with_name("program.py")
+    script.write_text("print('\\ud800')")
+    assert "UnicodeEncodeError" in with_vnpu(RUN.format(["run", str(script)])).err
+    assert "surrogates" in with_vnpu(RUN.format(["run", str(script)]), PYTHONIOENCODING="utf-8").err
+
+
+def test_help_and_traces_need_no_torch(trace: Path) -> None:
+    code = (
+        "import sys, torch_vnpu_cli\nsys.argv[1:] = {}\n"
+        "try: torch_vnpu_cli.main()\nfinally: assert 'torch' not in sys.modules"
+    )
+    for arguments in (["--help"], ["run", "--help"], ["trace", "check", str(trace)], ["trace", "summary", str(trace)]):
+        done = subprocess.run([sys.executable, "-c", code.format(arguments)], capture_output=True, text=True)
+        assert "Traceback" not in done.stderr

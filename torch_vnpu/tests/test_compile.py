@@ -1,5 +1,8 @@
 """torch.compile on npu: Dynamo's view of the device, and Inductor's kernels against Inductor's on CPU."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -59,6 +62,9 @@ def test_the_device_interface_is_that_of_npu():
 
     interface = get_interface_for_device("npu:1")
     assert interface is get_interface_for_device(torch.device("npu"))
+    header = (Path(__file__).parents[1] / "csrc/runtime/vnpu_runtime.h").read_text()
+    most = int(re.search(r"#define VNPU_MAX_DEVICES (\d+)", header)[1])
+    assert interface is get_interface_for_device(f"npu:{most - 1}")
     assert interface.device_count() == 2
     assert interface.exchange_device(1) == 0
     assert torch.npu.current_device() == 1

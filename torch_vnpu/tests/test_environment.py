@@ -103,7 +103,7 @@ def test_error_codes_and_the_variable_that_leaves_them_out(monkeypatch):
     assert errors.ops_error(errors.ErrCode.TIMEOUT).split()[1] == "ERR01011"
     assert errors.dist_error(errors.ErrCode.NOT_SUPPORT).split()[1] == "ERR02007"
     assert errors.graph_error(errors.ErrCode.VALUE).split()[1] == "ERR03003"
-    assert errors.prof_error(errors.ErrCode.TYPE).split()[1] == "ERR04002"
+    assert errors.error_text(errors.Submodule.PROF, errors.ErrCode.TYPE).split()[1] == "ERR04002"
     assert errors.error_text(errors.Submodule.UNKNOWN, errors.ErrCode.INTERNAL).split()[1] == "ERR99005"
     for code in errors.ErrCode:  # each has words
         assert len(errors.pta_error(code).split(" PTA ")[1]) > 3

@@ -125,16 +125,10 @@ def test_a_loss_scale_that_is_none_is_refused(scale):
         asd.set_asd_loss_scale(scale)
 
 
-@pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False), ("", False)])
+@pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False)])
 def test_the_variable_switches_the_watch_on(with_torch, value, on):
     run = with_torch("import torch_vnpu.asd; print(torch_vnpu.asd.is_enabled())", NPU_ASD_ENABLE=value)
     assert run.passed().lines == [str(on)]
-
-
-def test_another_value_of_the_variable_is_refused_at_import(with_torch):
-    run = with_torch("import torch_vnpu", NPU_ASD_ENABLE="2")
-    assert run.code == 1
-    assert "ValueError: NPU_ASD_ENABLE is '2', but must be 0 or 1" in run.err
 
 
 # ------------------------------------------------------------------------------------------- matmul_checksum

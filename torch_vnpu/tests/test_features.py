@@ -25,11 +25,39 @@ def test_transfer_is_switched_on_by_one(with_torch: Any, value: str, active: boo
     assert done.lines == [f"None [] {active}"]
 
 
-@pytest.mark.parametrize("value", ["", "2", "true", "yes", " 1"])
-def test_another_value_is_refused_by_name(with_torch: Any, value: str) -> None:
-    done = with_torch(IMPORT.format(before=""), TORCH_TRANSFER_TO_NPU=value)
+FLAGS = ("TORCH_TRANSFER_TO_NPU", "NPU_ASD_ENABLE", "TORCH_NPU_COMPACT_ERROR_OUTPUT")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "choices"),
+    [
+        *((name, value, "0 or 1") for name in FLAGS for value in ("", "2", "true", "yes", "0 1")),
+        *(("TORCH_NPU_SANITIZER", value, "collect") for value in ("wran", "2", "tru", "raise,warn")),
+    ],
+)
+def test_another_value_is_refused_by_name(with_torch: Any, name: str, value: str, choices: str) -> None:
+    done = with_torch("import torch_vnpu", **{name: value})
+    (told,) = (line for line in done.err.splitlines() if line.startswith("ValueError: "))
+    assert (done.code, told.startswith(f"ValueError: {name} is {value!r}, but must be ")) == (1, True)
+    assert choices in told
+    assert "ERR00003 PTA invalid value" in done.err
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"TORCH_NPU_SANITIZER": "1", "TORCH_NPU_SANITIZER_SUPPRESSIONS": "/none"}, "SUPPRESSIONS is '/none', which"),
+        ({"TORCH_NPU_SANITIZER": "1", "TORCH_NPU_SANITIZER_SUPPRESSIONS": __file__}, "is no suppression; write kind:"),
+        ({"ASCEND_OPP_DEBUG_PATH": __file__}, f"ASCEND_OPP_DEBUG_PATH is {__file__!r}, where the folder"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_its_variable(
+    with_torch: Any, variables: dict[str, str], words: str
+) -> None:
+    done = with_torch("import torch_vnpu", **variables)
     assert done.code == 1
-    assert f"ValueError: TORCH_TRANSFER_TO_NPU must be 0 or 1, not {value!r}" in done.err
+    (told,) = (line for line in done.err.splitlines() if line.startswith("ValueError: " + [*variables][-1]))
+    assert words in told
 
 
 @pytest.mark.parametrize("sign", ["sys.ps1 = '>>> '", "import builtins; builtins.__IPYTHON__ = True"])

@@ -1,8 +1,10 @@
 """The stream check on programs with known truth, in both modes of execution, and what surrounds it."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from torch_vnpu import _C
 from torch_vnpu.sanitizer import Sanitizer, SanitizerError, SanitizerWarning, kernel_check, render
 from torch_vnpu.sanitizer.dispatch_capture import DispatchCapture, Kernel, connect_gpu_trace
 from torch_vnpu.sanitizer.findings import Finding
-from torch_vnpu.sanitizer.log import LogError, replay
+from torch_vnpu.sanitizer.log import LogError, Recorder, replay
 
 SUPPORT = Path(stream_programs.__file__).parent
 
@@ -318,14 +320,62 @@ def test_suppressions_of_something_else(tmp_path):
         b'{"event": ["access",0,0,"",0,0,0], "at": 0}',
         b'{"event": ["dance",0,0,"",0,0,0], "at": 0}',
         b"[1]",
+        b"7",
+        b"null",
+        b"",
+        b"[" * 100_000,
+        b'{"event": ["alloc",0,0,"",1,16,0]}',
+        b'{"event": ["alloc",0,0,"",' + b"1" * 5000 + b',16,0], "at": 0}',
+        b'{"event": ["alloc",0.5,0,"",1,-1,0], "at": null}',
+        b'{"stack": 1, "frames": [["file", "function", null]]}',
+        b'{"stack": [1], "frames": []}',
+        b'{"events": 1}',
         b"\xff\xfe",
     ],
 )
 def test_a_log_with_a_bad_line(tmp_path, line):
     path = tmp_path / "log"
-    path.write_bytes(b'{"format": "torch_vnpu.sanitizer.log", "version": 1}\n' + line + b"\n")
-    with pytest.raises(LogError, match="log:2"):
+    path.write_bytes(b'{"format": "torch_vnpu.sanitizer.log", "version": 2}\n' + line + b'\n{"events": 0}\n')
+    with pytest.raises(LogError, match=r"^\S*log:2: no log of the npu sanitizer: [^\n]*$"):
         replay(path)
+
+
+def test_a_log_that_was_cut_off_is_refused_wherever_that_was(tmp_path):
+    path = tmp_path / "log"
+    with Recorder(path):
+        race()
+    content = path.read_bytes()
+    assert replay(path)
+    for end in {*range(0, len(content) - 1, 7), *(at for at, byte in enumerate(content[:-1], 1) if byte == ord("\n"))}:
+        path.write_bytes(content[:end])
+        with pytest.raises(LogError, match="empty" if end == 0 else "cut off"):
+            replay(path)
+    path.write_bytes(content + content)
+    with pytest.raises(LogError, match="after the end"):
+        replay(path)
+
+
+def test_a_log_through_a_pipe_and_one_of_another_version(tmp_path):
+    path, pipe = tmp_path / "log", tmp_path / "pipe"
+    with Recorder(path):
+        race()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()), daemon=True)
+    writer.start()
+    assert replay(pipe) == replay(path) != []
+    path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":3', 1))
+    with pytest.raises(LogError, match="version 3 is not known, only 2"):
+        replay(path)
+
+
+def test_names_that_are_no_unicode_are_shown_by_escapes(tmp_path):
+    path = tmp_path / "log"
+    with Recorder(path):
+        race()
+    path.write_bytes(path.read_bytes().replace(b"test_sanitizer.py", b"\\udcff<b>.py"))
+    page = render.as_html(replay(path))
+    assert "\\udcff&lt;b&gt;.py" in page
+    page.encode()
 
 
 SCRIPT = """
@@ -372,6 +422,59 @@ def test_wrong_use_of_the_commands(tmp_path):
     ):
         assert vnpu(*arguments).returncode == 2
     assert vnpu("sanitize", "--replay", script).returncode == 2  # no log
+
+
+ENDS = """
+import os, sys, torch
+x = torch.ones(4, device="npu")
+if sys.argv[1] == "fork" and (child := os.fork()) == 0:
+    x = None
+    sys.exit(3)
+elif sys.argv[1] == "fork":
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+elif sys.argv[1] == "closed":
+    sys.stderr.close()
+with torch.npu.stream(torch.npu.Stream()):
+    x.sum()
+assert sys.argv[1] != "fails"
+"""
+
+
+@pytest.mark.parametrize("kind", ["fork", "closed", "fails"])
+def test_the_report_is_there_however_the_program_ends(with_vnpu, tmp_path, kind):
+    script, log, findings = tmp_path / "script.py", tmp_path / "log", tmp_path / "findings.json"
+    script.write_text(ENDS)
+    arguments = ["run", "--sanitize", "--log", str(log), "--findings", str(findings), str(script), kind]
+    done = with_vnpu(f"from torch_vnpu.cli import main; main({arguments!r})")
+    assert done.code == 1
+    assert done.err.count("npu sanitizer: ") == (kind != "closed")
+    assert len(replay(log)) == len(json.loads(findings.read_text())["findings"]) > 0
+    assert {file.name for file in tmp_path.iterdir()} == {"script.py", "log", "findings.json"}
+
+
+MANY = "import torch\nx = torch.ones(4, device='npu')\nfor _ in range(300): x.add_(1)\nprint('ran')\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--log", "/proc/none/log", "No such file or directory: '/proc/none'\n"),
+        ("--log", "/dev/full", "No space left on device: '/dev/full'\n"),
+        ("--findings", "/proc/none.json", "Cannot write /proc/none.json: No such file"),
+        ("--suppress", sys.executable, f"{sys.executable} is no file of suppressions: byte "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_in_a_sentence(with_vnpu, tmp_path, option, value, told):
+    script = tmp_path / "script.py"
+    script.write_text(MANY)
+    arguments = ["run", "--sanitize", option, value, str(script)]
+    done = with_vnpu(f"from torch_vnpu.cli import main; main({arguments!r})")
+    assert done.code == 2
+    assert told in done.err
+    assert "Traceback" not in done.err
+    # What can be known before the program runs is.
+    assert (done.out == "") == (option == "--suppress" or "none/log" in value)
+    assert ("nothing found" in done.err) == (done.out != "")
 
 
 # ---- pytest ----

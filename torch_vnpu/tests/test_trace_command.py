@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -295,11 +296,91 @@ def test_a_drawing_shows_every_slice_and_escapes(vnpu, real, write, tmp_path):
     assert vnpu("draw", write([{"ph": "M"}]), "-o", page).exit_code == 1
 
 
+#: What JSON, as Python reads and writes it, can have for a field.
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.integers(),
+    st.sampled_from([10**400, 2**62, 2**63 * 1000, 1e300, -1e17]),
+    st.floats(),
+    st.text(st.characters(codec=None, exclude_categories=()), max_size=5),
+    st.sampled_from(["<script>", "kernel", "cuda_runtime", "cpu_op", "ac2g", "python_function", "a\nb\x1b[31m"]),
+    st.lists(st.integers(), max_size=1),
+    st.dictionaries(st.sampled_from(["correlation", "labels", "x"]), st.integers() | st.lists(st.none()), max_size=2),
+)
+FIELDS = ("cat", "name", "pid", "tid", "ts", "dur", "id", "args")
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("XXXsfBEiM"), st.dictionaries(st.sampled_from(FIELDS), VALUES), st.booleans()),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_whatever_the_fields_are_the_answer_is_a_report_or_a_sentence(vnpu, write, tmp_path, events):
+    whole = x(1, 1) | {"id": 1}
+    file = write([(whole if based else {}) | fields | {"ph": phase} for phase, fields, based in events])
+    results = {
+        "check": vnpu("check", file),
+        "summary": vnpu("summary", file),
+        "repair": vnpu("repair", file, "-o", tmp_path / "whole.json"),
+        "draw": vnpu("draw", file, "-o", tmp_path / "page.html"),
+    }
+    for command, done in results.items():
+        assert done.exit_code in (0, 1), (command, done.exception)
+        if command in ("summary", "draw") and done.exit_code:
+            assert re.fullmatch(r"Error: .* cannot be (drawn|summed up): .*\n", done.output), done.output
+        assert "\x1b" not in done.output
+    # What readers are told to trust can be summed up.
+    assert results["check"].exit_code or results["summary"].exit_code == 0, results["summary"].output
+    if results["draw"].exit_code == 0:
+        page = (tmp_path / "page.html").read_text()
+        assert "<script>" not in page
+        assert not re.search(r'="-?(nan|inf)', page)
+    assert json.loads(vnpu("check", file, "--json").output)["events"] == len(events)
+
+
+PACKED = gzip.compress(json.dumps([x(1, 1)] * 200).encode())
+BROKEN = {
+    "empty": b"",
+    "a number": b"7",
+    "garbage": bytes(range(256)),
+    "UTF-16": "[]".encode("utf-16"),
+    "no bytes packed": b"\x1f\x8b",
+    "garbage packed": b"\x1f\x8b\x08\x00" + bytes(range(100)),
+    "packed and cut off": PACKED[:-20],
+    "packed and altered": PACKED[:20] + bytes([PACKED[20] ^ 255]) + PACKED[21:],
+    "another checksum": PACKED[:-8] + b"12345678",
+    "a long number": b'[{"ph": "X", "ts": ' + b"1" * 5000 + b"}]",
+    "nested deeply": b"[" + b'{"a":' * 100_000,
+    "nested deeply, whole": b"[" + b"[" * 100_000 + b"]" * 100_000 + b"]",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_told_in_a_sentence(vnpu, write, tmp_path, kind):
+    file = write(BROKEN[kind])
+    assert "json: 1 problem" in vnpu("check", file).output
+    for arguments in (["summary", file], ["draw", file, "-o", tmp_path / "page.html"]):
+        done = vnpu(*arguments)
+        assert done.exit_code == 1
+        assert re.fullmatch(r"Error: .* is no JSON: byte \d+: .*\n", done.output), done.output
+    done = vnpu("repair", file, "-o", tmp_path / "whole.json")
+    assert done.exit_code in (0, 1)
+    assert isinstance(done.exception, SystemExit | None)
+    if (tmp_path / "whole.json").exists():
+        json.loads((tmp_path / "whole.json").read_bytes())
+
+
 def test_wrong_usage(vnpu, tmp_path):
     assert vnpu("check", tmp_path / "none.json").exit_code == 2
     nothing = tmp_path / "nothing.json"
     nothing.write_text("hello")
     assert vnpu("repair", nothing).exit_code == 1
+    assert vnpu("summary", nothing, "--top", -1).exit_code == 2
     assert [file.name for file in tmp_path.iterdir()] == ["nothing.json"]
     for command in ("check", "repair", "summary"):
         assert "Example:" in vnpu(command, "--help").output

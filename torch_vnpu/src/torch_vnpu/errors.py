@@ -6,7 +6,7 @@ The code is a second line of the message, `[ERROR] ERR03007 GRAPH feature not su
 import os
 from enum import IntEnum
 
-__all__ = ["ErrCode", "Submodule", "dist_error", "error_text", "graph_error", "ops_error", "prof_error", "pta_error"]
+__all__ = ["ErrCode", "Submodule", "dist_error", "error_text", "graph_error", "ops_error", "pta_error"]
 
 
 class Submodule(IntEnum):
@@ -80,8 +80,3 @@ def dist_error(code: ErrCode) -> str:
 def graph_error(code: ErrCode) -> str:
     """`error_text` for compilation."""
     return error_text(Submodule.GRAPH, code)
-
-
-def prof_error(code: ErrCode) -> str:
-    """`error_text` for the profiler."""
-    return error_text(Submodule.PROF, code)

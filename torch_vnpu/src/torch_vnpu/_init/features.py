@@ -4,11 +4,17 @@ import builtins
 import os
 import sys
 import warnings
+from typing import Any
 
+from torch_vnpu._init import variables
 from torch_vnpu.errors import ErrCode, pta_error
 
-_TRUE = ("1", "true", "yes", "on")
-_TRANSFER = "TORCH_TRANSFER_TO_NPU"
+#: Values of TORCH_NPU_SANITIZER.
+_MODES: dict[str, Any] = {
+    **dict.fromkeys(("", "0", "false", "no", "off")),
+    **dict.fromkeys(("1", "true", "yes", "on"), "warn"),
+    **{mode: mode for mode in ("raise", "warn", "collect")},
+}
 _QUEUE = "TASK_QUEUE_ENABLE"
 
 
@@ -23,11 +29,13 @@ def enable_optional_features() -> None:
     - CUDA's names redirected to npu, by TORCH_TRANSFER_TO_NPU=1.
 
     Raises:
-        ValueError: TORCH_TRANSFER_TO_NPU or NPU_ASD_ENABLE is neither 0 nor 1.
+        ValueError: a variable has a value that it does not know, or names a file or folder that cannot be used.
     """
-    transfer = _is_transfer_wanted()
-    watch = _is_watch_wanted()
-    _check_what_is_asked()
+    transfer = variables.flag("TORCH_TRANSFER_TO_NPU")
+    watch = variables.flag("NPU_ASD_ENABLE")
+    variables.flag("TORCH_NPU_COMPACT_ERROR_OUTPUT")  # which each error reads, where it is too late to complain
+    _check_streams()
+    _check_kernels()
     if watch:
         from torch_vnpu import asd
 
@@ -40,18 +48,34 @@ def enable_optional_features() -> None:
         _transfer.activate()
 
 
-def _check_what_is_asked() -> None:
-    wanted = os.environ.get("TORCH_NPU_SANITIZER", "").strip().lower()
-    if wanted in (*_TRUE, "raise", "warn", "collect"):
-        from torch_vnpu import sanitizer
+def _check_streams() -> None:
+    mode = variables.choice("TORCH_NPU_SANITIZER", _MODES, None)
+    if mode is None:
+        return
+    from torch_vnpu import sanitizer
 
-        suppress = os.environ.get("TORCH_NPU_SANITIZER_SUPPRESSIONS") or None
-        sanitizer.enable_npu_sanitizer("warn" if wanted in _TRUE else wanted, suppress=suppress)  # type: ignore[arg-type]
-    debug_path = os.environ.get("ASCEND_OPP_DEBUG_PATH", "").strip()
-    if debug_path:
-        from torch_vnpu.sanitizer import kernel_check
+    file = os.environ.get("TORCH_NPU_SANITIZER_SUPPRESSIONS") or None
+    try:
+        sanitizer.enable_npu_sanitizer(mode, suppress=file)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"TORCH_NPU_SANITIZER_SUPPRESSIONS is {file!r}, which cannot be read: {error}" + pta_error(ErrCode.VALUE)
+        ) from error
 
-        kernel_check.enable_kernel_check(debug_path)
+
+def _check_kernels() -> None:
+    path = os.environ.get("ASCEND_OPP_DEBUG_PATH", "").strip()
+    if not path:
+        return
+    from torch_vnpu.sanitizer import kernel_check
+
+    try:
+        kernel_check.enable_kernel_check(path)
+    except OSError as error:
+        raise ValueError(
+            f"ASCEND_OPP_DEBUG_PATH is {path!r}, where the folder of the kernel check cannot be made: {error.strerror}"
+            + pta_error(ErrCode.VALUE)
+        ) from error
 
 
 def is_interactive() -> bool:
@@ -68,17 +92,3 @@ def _run_tasks_at_once() -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-def _is_transfer_wanted() -> bool:
-    value = os.environ.get(_TRANSFER, "0")
-    if value not in ("0", "1"):
-        raise ValueError(f"{_TRANSFER} must be 0 or 1, not {value!r}: 1 makes programs written for CUDA run on npu")
-    return value == "1"
-
-
-def _is_watch_wanted() -> bool:
-    value = os.environ.get("NPU_ASD_ENABLE", "").strip() or "0"
-    if value not in ("0", "1"):
-        raise ValueError(f"NPU_ASD_ENABLE is '{value}', but must be 0 or 1" + pta_error(ErrCode.VALUE))
-    return value == "1"

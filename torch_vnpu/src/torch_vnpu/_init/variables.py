@@ -1,4 +1,12 @@
-"""The environment variables that this package reads, and what each is for: for `vnpu info`, and for whoever looks for one."""
+"""The environment variables that this package reads, what each is for, and the reader of those that have few values."""
+
+import os
+from collections.abc import Mapping
+from typing import TypeVar
+
+from torch_vnpu.errors import ErrCode, pta_error
+
+T = TypeVar("T")
 
 VARIABLES: dict[str, str] = {
     "ASCEND_HOME_PATH": "where CANN is installed; not set: the virtual runtime",
@@ -19,3 +27,31 @@ VARIABLES: dict[str, str] = {
     "VNPU_DEVICES": "how many devices the virtual machine has (2)",
     "VNPU_MEMORY": "how large the memory of each is (8G)",
 }
+
+
+def choice(name: str, choices: Mapping[str, T], default: T) -> T:
+    """What the variable's value stands for, spaces around it and its case aside; `default` where it is not set.
+
+    Raises:
+        ValueError: it is none of the choices.
+    """
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    word = value.strip().lower()
+    if word not in choices:
+        *most, last = filter(None, choices)
+        raise ValueError(
+            f"{name} is {value!r}, but must be {', '.join(most)} or {last}: {VARIABLES[name]}"
+            + pta_error(ErrCode.VALUE)
+        )
+    return choices[word]
+
+
+def flag(name: str) -> bool:
+    """Whether the variable is 1; it may be 0, or not set.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return choice(name, {"0": False, "1": True}, False)

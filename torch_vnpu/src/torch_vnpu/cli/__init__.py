@@ -12,10 +12,12 @@ from collections.abc import Sequence
 import click
 
 from torch_vnpu.cli.info import info
+from torch_vnpu.cli.output import checked_output
 from torch_vnpu.cli.program import Checked, Program
 from torch_vnpu.cli.run import run
 from torch_vnpu.cli.sanitize import sanitize
 from torch_vnpu.cli.trace import trace
+from unpatch.errors import UnpatchError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,17 +34,20 @@ commands.add_command(sanitize)
 commands.add_command(trace)
 
 
-def main(arguments: Sequence[str] | None = None, *, failure: Exception | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
     Args:
         arguments: without the command's name; those of the process by default.
-        failure: why torch_vnpu could not be imported; only its submodules can then be used.
     """
     try:
-        done = commands.main(arguments, prog_name="vnpu", standalone_mode=False, obj=failure)
+        with checked_output():
+            done = commands.main(arguments, prog_name="vnpu", standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        sys.exit(error.exit_code)
+    except UnpatchError as error:
+        click.echo(f"Error: {error.message}", err=True)
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)

@@ -7,12 +7,12 @@ import json
 import click
 
 from torch_vnpu.cli.facts import Facts, collect
+from torch_vnpu.cli.package import import_failure
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
-@click.pass_context
-def info(context: click.Context, as_json: bool) -> None:
+def info(as_json: bool) -> None:
     """Tell what is installed, on, and set: versions, devices, memory, environment, patches, features.
 
     What cannot be found out is told as such, with the reason, and is no failure: the exit code is 0.
@@ -22,7 +22,7 @@ def info(context: click.Context, as_json: bool) -> None:
       vnpu info
       vnpu info --json | python -m json.tool
     """
-    facts = collect(context.find_object(Exception))
+    facts = collect(import_failure())
     click.echo(json.dumps(facts, indent=2) if as_json else _page(facts))
 
 

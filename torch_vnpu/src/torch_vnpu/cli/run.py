@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from torch_vnpu.cli.program import Checked, Program
+from torch_vnpu.cli import package
+from torch_vnpu.cli.program import STDIN, Checked, Program, packed_main
 
 _TO = click.Path(dir_okay=False, path_type=Path)
 
@@ -27,9 +28,7 @@ _TO = click.Path(dir_okay=False, path_type=Path)
 )
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
 def run(
-    context: click.Context,
     program: str,
     arguments: tuple[str, ...],
     is_module: bool,
@@ -41,8 +40,9 @@ def run(
 ) -> Program | Checked:
     """Run a Python program on the virtual NPU, unchanged.
 
-    PROGRAM runs as `python PROGRAM ARGUMENTS...` would run it, and its exit code is this command's. It finds CUDA, which
-    is npu, and the module torch_npu, which is torch_vnpu; so do the processes that it starts.
+    PROGRAM is a file, a folder or zip file with a __main__.py, or - for stdin. It runs as `python PROGRAM ARGUMENTS...`
+    would run it, and its exit code is this command's. It finds CUDA, which is npu, and the module torch_npu, which is
+    torch_vnpu; so do the processes that it starts.
 
     \b
     Example:
@@ -51,15 +51,11 @@ def run(
       vnpu run --sanitize --findings races.html train_on_npu.py
       vnpu run -m torch.distributed.run --nproc-per-node 2 train.py
     """
-    # Not `isfile`: a program may come through a pipe, /dev/stdin or what a shell writes for <(…).
-    if not is_module and (not os.path.exists(program) or os.path.isdir(program)):
-        hint = f"; for a module, say vnpu run -m {program}" if all(map(str.isidentifier, program.split("."))) else ""
-        raise click.UsageError(f"there is no file {program!r} to run{hint}")
+    if not is_module and program != STDIN:
+        _require_program(program)
     if not sanitize and (findings or log or suppress):
         raise click.UsageError("--findings, --log and --suppress go with --sanitize")
-    failure = context.find_object(Exception)
-    if failure is not None:
-        raise click.ClickException(f"torch_vnpu cannot be imported: {failure}. `vnpu info` tells more")
+    package.require()
     from torch_vnpu import compat
     from torch_vnpu.contrib import _transfer
 
@@ -75,3 +71,16 @@ def run(
         _transfer.deactivate()  # the variable may have been set
     started = Program(program, arguments, is_module)
     return Checked(started, findings, log, suppress) if sanitize else started
+
+
+def _require_program(path: str) -> None:
+    # Not `isfile`: a program may come through a pipe, /dev/stdin or what a shell writes for <(…).
+    if not os.path.exists(path):
+        hint = f"; for a module, say vnpu run -m {path}" if all(map(str.isidentifier, path.split("."))) else ""
+        raise click.UsageError(f"there is no file {path!r} to run{hint}")
+    try:
+        packed = packed_main(path)
+    except ImportError as error:
+        raise click.UsageError(str(error)) from error
+    if packed is None and not os.access(path, os.R_OK):
+        raise click.UsageError(f"the file {path!r} may not be read")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from torch_vnpu.cli import package
+
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -25,9 +27,7 @@ def sanitize(context: click.Context, log: Path, suppress: Path | None, as_json: 
       vnpu run --sanitize --log run.log train.py
       vnpu sanitize --replay run.log --html findings.html
     """
-    failure = context.find_object(Exception)
-    if failure is not None:
-        raise click.ClickException(f"torch_vnpu cannot be imported: {failure}. `vnpu info` tells more")
+    package.require()
     from torch_vnpu.sanitizer.run import replay_log
 
     context.exit(replay_log(log, suppress=suppress, json=as_json, html=html))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import click
 
+from torch_vnpu._files import written_whole
 from torch_vnpu.profiler.checking import Report, check
 from torch_vnpu.profiler.drawing import draw
+from torch_vnpu.profiler.fields import FieldError
 from torch_vnpu.profiler.reading import TraceError
 from torch_vnpu.profiler.repairing import repair
 from torch_vnpu.profiler.summing import Summary, summarise
@@ -61,7 +61,7 @@ def _told(report: Report) -> str:
             lines.append(f"  and {problem.count - len(problem.examples)} more")
     if "json" in report.problems:
         lines.append("what comes after was not checked; `vnpu trace repair` rescues what it can")
-    return "\n".join(lines if report.failed else [*lines, "nothing is wrong"])
+    return _lines(lines if report.failed else [*lines, "nothing is wrong"])
 
 
 @trace.command("repair")
@@ -80,17 +80,13 @@ def repair_command(context: click.Context, file: Path, out: Path | None, as_json
       vnpu trace repair broken.json -o whole.json
     """
     out = out or file.with_name(file.name.removesuffix(".gz").removesuffix(".json") + ".repaired.json")
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "xb") as target:
+        with written_whole(out) as target:
             done = repair(file, target)
-        os.replace(temporary, out)
     except ValueError as error:
         raise click.ClickException(f"{file} cannot be repaired: {error}") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     if as_json:
         click.echo(json.dumps({"file": str(out), **dataclasses.asdict(done)}, indent=2))
     else:
@@ -102,7 +98,9 @@ def repair_command(context: click.Context, file: Path, out: Path | None, as_json
 
 @trace.command("summary")
 @_FILE
-@click.option("--top", default=10, show_default=True, metavar="N", help="Kernels and gaps to show.")
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="Kernels and gaps to show."
+)
 @_JSON
 def summary_command(file: Path, top: int, as_json: bool) -> None:
     """Say where the time went: by kernel, by stream, copies beside computing, idle times and whose fault they are.
@@ -117,10 +115,8 @@ def summary_command(file: Path, top: int, as_json: bool) -> None:
         result = summarise(file, gaps=top)
     except TraceError as error:
         raise click.ClickException(f"{file} is no JSON: {error}. `vnpu trace repair` rescues what it can") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise click.ClickException(
-            f"{file} has events without their fields ({error}); see `vnpu trace check`"
-        ) from error
+    except FieldError as error:
+        raise click.ClickException(f"{file} cannot be summed up: {error}; see `vnpu trace check`") from error
     click.echo(json.dumps(dataclasses.asdict(result), indent=2) if as_json else _page(result, top))
 
 
@@ -140,10 +136,6 @@ def draw_command(file: Path, out: Path) -> None:
         raise click.ClickException(f"{file} is no JSON: {error}. `vnpu trace repair` rescues what it can") from error
     except ValueError as error:
         raise click.ClickException(f"{file} cannot be drawn: {error}") from error
-    except (KeyError, TypeError) as error:
-        raise click.ClickException(
-            f"{file} has events without their fields ({error}); see `vnpu trace check`"
-        ) from error
     write_whole(out, page)
     click.echo(str(out))
 
@@ -170,7 +162,12 @@ def _page(result: Summary, top: int) -> str:
     lines += ["", *_table(["total", "count", "longest", "kernel"], kernels)]
     if len(result.kernels) > top:
         lines.append(f"and {len(result.kernels) - top} more (--top)")
-    return "\n".join(lines)
+    return _lines(lines)
+
+
+def _lines(lines: list[str]) -> str:
+    """As a text that is only that: what a name has of newlines and control characters, for a terminal, is escaped."""
+    return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
 
 
 def _share(part: float, whole: float) -> str:

@@ -16,8 +16,8 @@ GUARDED = ("current_device", "is_initialized")
 #: Functions that Dynamo handles itself, by the device interface.
 IN_GRAPH = ("stream",)
 
-
-_MOST_DEVICES = 64  # VNPU_MAX_DEVICES
+#: VNPU_MAX_DEVICES of the runtime's header.
+MOST_DEVICES = 64
 
 
 class WorkerProperties(NamedTuple):
@@ -89,7 +89,7 @@ class NpuInterface(DeviceInterface):
 def register_interface() -> None:
     """Register the device interface for npu and for each ordinal that there may be: how many there are may still change."""
     register_interface_for_device("npu", NpuInterface)
-    for index in range(_MOST_DEVICES):
+    for index in range(MOST_DEVICES):
         register_interface_for_device(f"npu:{index}", NpuInterface)
 
 

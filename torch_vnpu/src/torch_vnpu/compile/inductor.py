@@ -14,11 +14,7 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPython
 
 from torch_vnpu.errors import ErrCode, graph_error
 
-__all__ = ["NpuOverrides", "NpuScheduling", "NpuWrapper"]
-
-
-class NpuScheduling(CppScheduling):
-    """Inductor's scheduling for CPU kernels, unchanged."""
+__all__ = ["NpuOverrides", "NpuWrapper"]
 
 
 class NpuOverrides(CpuDeviceOpOverrides):
@@ -79,7 +75,7 @@ def register() -> None:
     """Register the above with Inductor, and apply the patches that belong to it."""
     from torch_vnpu._init import patches
 
-    register_backend_for_device("npu", NpuScheduling, NpuWrapper, _RefusedWrapper)
+    register_backend_for_device("npu", CppScheduling, NpuWrapper, _RefusedWrapper)
     register_device_op_overrides("npu", NpuOverrides())
     patches.register_patch_module("torch_vnpu.compile.inductor_patches")
     for name in ("inductor-cpu-loops", "inductor-cpu-backend"):

@@ -9,7 +9,6 @@ documents about its import of JSON.
 from __future__ import annotations
 
 import heapq
-import math
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch_vnpu.profiler import fields
+from torch_vnpu.profiler.fields import FieldError, Lane
 from torch_vnpu.profiler.reading import Reader, TraceError, opened, text
 
 DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
@@ -27,8 +28,6 @@ _SHOWN = 3
 #: Microseconds; from here on a double does not keep nanoseconds.
 _PRECISE = 2**53 / 1000
 _WITH_TIME = frozenset("XBEbensftiICN")
-
-Lane = tuple[Any, Any]  #: process and thread, as they are in the file
 
 
 @dataclass
@@ -126,18 +125,20 @@ class _Check:
         phase = event["ph"]
         if phase not in _WITH_TIME:
             return
-        time: Any = event.get("ts")
-        if not _is_number(time):
-            report.add("form", byte, f"an event of phase {phase} without a time (ts)")
-            return
-        if abs(time) >= _PRECISE:
+        try:
+            self.timed(event, phase, byte)
+        except FieldError as error:
+            report.add("form", byte, str(error))
+
+    def timed(self, event: dict[str, Any], phase: str, byte: int) -> None:
+        report = self.report
+        start, lane = fields.time(event), fields.lane(event)
+        if abs(event["ts"]) >= _PRECISE:
             report.add(
                 "precision",
                 byte,
-                f"{time} µs: as a double it has lost its nanoseconds; times should be relative to a start",
+                f"{event['ts']} µs: as a double it has lost its nanoseconds; times should be relative to a start",
             )
-        start = round(time * 1000)
-        lane = (event.get("pid"), event.get("tid"))
         if phase == "X":
             self.slice(event, start, lane, byte)
         elif phase == "B":
@@ -151,27 +152,22 @@ class _Check:
             self.flow(event, phase, start, byte)
 
     def slice(self, event: dict[str, Any], start: int, lane: Lane, byte: int) -> None:
-        duration = event.get("dur", 0)
-        if not _is_number(duration) or duration < 0:
-            self.report.add("form", byte, f"{_name(event)} takes {duration!r}, which is no duration")
-            return
+        duration, category = fields.duration(event), fields.word(event, "cat")
+        if category in DEVICE:
+            fields.name(event)  # without which a kernel is nobody's
         self.report.slices += 1
-        category = event.get("cat")
         slices = self.lanes[lane, category == "python_function"]
         # Of the decimals: the end is as exact as its parts.
-        slices.add(start, start + round(duration * 1000), byte)
+        slices.add(start, start + duration, byte)
         slices.of_device |= category in DEVICE
-        arguments = event.get("args")
-        number = arguments.get("correlation") if isinstance(arguments, dict) else None
-        if not isinstance(number, int) or number <= 0:
-            return
-        if category in RUNTIME:
+        number = fields.correlation(event)
+        if number and category in RUNTIME:
             if number in self.calls:
                 self.report.add("correlation", byte, f"{_name(event)}: correlation {number} is on another call, too")
             self.calls.add(number)
 
     def flow(self, event: dict[str, Any], phase: str, start: int, byte: int) -> None:
-        key = (event.get("cat"), event.get("name"), event.get("id"))
+        key = (fields.word(event, "cat"), fields.word(event, "name"), fields.word(event, "id"))
         ends = self.flows[key]
         if phase in ends:
             what = "starts" if phase == "s" else "finishes"
@@ -219,10 +215,6 @@ def overlapping(slices: Iterable[tuple[int, int, int]], nested: bool) -> Iterato
             around[-1] = max(around[-1], end)
         else:
             around.append(end)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _name(event: dict[str, Any]) -> str:

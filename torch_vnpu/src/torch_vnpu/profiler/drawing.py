@@ -7,7 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from torch_vnpu.profiler.checking import DEVICE, Lane
+from torch_vnpu.profiler import fields
+from torch_vnpu.profiler.checking import DEVICE
+from torch_vnpu.profiler.fields import Lane
 from torch_vnpu.profiler.reading import Reader, opened, text
 
 LIMIT = 20_000  #: slices; more would be a page that no browser opens quickly
@@ -40,9 +42,9 @@ class TooManyError(ValueError):
 
 
 def draw(file: Path) -> str:
-    """The page. Raises TooManyError, ValueError where there are no slices, TraceError and OSError as the reader."""
+    """The page. Raises TooManyError, ValueError where there are no slices, FieldError, TraceError and OSError as the reader."""
     slices: dict[Lane, list[dict[str, Any]]] = defaultdict(list)
-    flows: dict[tuple[Any, Any], dict[str, dict[str, Any]]] = defaultdict(dict)
+    flows: dict[Any, dict[str, dict[str, Any]]] = defaultdict(dict)
     names: dict[Any, str] = {}
     count = 0
     with opened(file) as source:
@@ -50,20 +52,22 @@ def draw(file: Path) -> str:
             event = item.value
             if item.key is not None or not isinstance(event, dict):
                 continue
-            phase, lane = event.get("ph"), (event.get("pid"), event.get("tid"))
-            if phase == "X" and event.get("cat") != "Trace":
+            phase, category = event.get("ph"), fields.word(event, "cat")
+            if phase == "X" and category != "Trace":
                 count += 1
                 if count > LIMIT:
                     raise TooManyError(f"there are more than {LIMIT} slices: profile fewer steps, or use a viewer")
-                slices[lane].append(event)
-            elif phase in ("s", "f") and event.get("cat") == "ac2g":
-                flows[event["cat"], event.get("id")][phase] = event
-            elif event.get("name") == "process_labels":
-                names[lane[0]] = text(str(event["args"]["labels"]))
+                event["ts"], event["dur"] = fields.time(event) / 1000, fields.duration(event) / 1000
+                slices[fields.lane(event)].append(event)
+            elif phase in ("s", "f") and category == "ac2g":
+                event["ts"] = fields.time(event) / 1000
+                flows[fields.word(event, "id")][phase] = event
+            elif event.get("name") == "process_labels" and isinstance(labels := event.get("args"), dict):
+                names[fields.word(event, "pid")] = text(str(labels.get("labels")))
     if not slices:
         raise ValueError("there are no slices to draw")
     start = min(event["ts"] for lane in slices.values() for event in lane)
-    end = max(event["ts"] + event.get("dur", 0) for lane in slices.values() for event in lane)
+    end = max(event["ts"] + event["dur"] for lane in slices.values() for event in lane)
     scale = (_WIDTH - _LEFT) / max(end - start, 1e-3)
     parts: list[str] = []
     rows: dict[Lane, int] = {}  # where a lane begins, in pixels
@@ -73,30 +77,28 @@ def draw(file: Path) -> str:
     ):
         rows[lane] = top
         kind = "stream" if events[0].get("cat") in DEVICE else "thread"
-        title = f"{names.get(lane[0], lane[0])}, {kind} {text(str(lane[1]))}"
+        title = f"{names.get(lane[0]) or text(str(lane[0]))}, {kind} {text(str(lane[1]))}"
         parts.append(f'<text x="4" y="{top + 12}">{escape(title)}</text>')
         depth = 0
         around: list[float] = []
-        for event in sorted(events, key=lambda event: (event["ts"], -event.get("dur", 0))):
+        for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
             around = [until for until in around if until > event["ts"]]
             row, x = len(around), _LEFT + (event["ts"] - start) * scale
-            around.append(event["ts"] + event.get("dur", 0))
+            around.append(event["ts"] + event["dur"])
             depth = max(depth, row + 1)
-            parts.append(_slice(event, x, top + row * _ROW, max(event.get("dur", 0) * scale, 1)))
+            parts.append(_slice(event, x, top + row * _ROW, max(event["dur"] * scale, 1)))
         top += depth * _ROW + _GAP
     for ends in flows.values():
         if len(ends) == 2:
             parts.append(
                 _flow(
-                    *[
-                        ((e["ts"] - start) * scale + _LEFT, rows.get((e["pid"], e["tid"]), 0))
-                        for e in (ends["s"], ends["f"])
-                    ]
+                    *[((e["ts"] - start) * scale + _LEFT, rows.get(fields.lane(e), 0)) for e in (ends["s"], ends["f"])]
                 )
             )
     head = f"{escape(file.name)}: {count} slices in {(end - start) / 1000:.3f} ms"
     picture = f'<svg width="{_WIDTH}" height="{top}" role="img">\n' + "\n".join(parts) + "\n</svg>"
-    return _PAGE.format(title=escape(file.name), head=head, picture=picture)
+    page = _PAGE.format(title=escape(file.name), head=head, picture=picture)
+    return page.encode(errors="backslashreplace").decode()  # a name may have half of a pair of surrogates
 
 
 def _slice(event: dict[str, Any], x: float, y: int, width: float) -> str:
@@ -104,11 +106,11 @@ def _slice(event: dict[str, Any], x: float, y: int, width: float) -> str:
     colour = _COLOURS.get(str(event.get("cat")), "#8792a2")
     room = int(width / 6.5)
     label = (
-        f'<text class="in" x="{x + 2:.2f}" y="{y + 11}">{escape(text(str(event["name"]))[:room])}</text>'
+        f'<text class="in" x="{x + 2:.2f}" y="{y + 11}">{escape(text(str(event.get("name", "")))[:room])}</text>'
         if room > 3
         else ""
     )
-    tip = f"<title>{name}, {event.get('dur', 0)} µs</title>"
+    tip = f"<title>{name}, {event['dur']} µs</title>"
     return f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 2}" fill="{colour}">{tip}</rect>{label}'
 
 

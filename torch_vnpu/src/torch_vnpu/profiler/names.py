@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import re
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
+
+from torch_vnpu._files import written_whole
 
 _CLEAN = re.compile(r"[ !#-\[\]-~]*")
 _EVENT = re.compile(rb'    "ph": "[Xi]"')
@@ -28,50 +28,41 @@ def is_clean(text: str) -> bool:
     return _CLEAN.fullmatch(text) is not None
 
 
-def restore(file: Path, names: Sequence[str], title: str) -> bool:
+def restore(file: Path, names: Sequence[str], title: str) -> None:
     """Write the names of the file's first events, and the trace's own, as they are; whole, and only if need be.
 
     Args:
         names: of the events, in the file's order; what the file has beyond them keeps its name.
         title: the path that the trace is for.
 
-    Returns:
-        Whether the file was written again.
-
     Raises:
         ValueError: the file does not have these events; it stays as it was.
     """
     if all(map(is_clean, names)) and is_clean(title) and not _has_broken_titles(file):
-        return False
-    new = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(file, "rb") as source, open(new, "xb") as target:
-            at, due, title_lines = 0, False, b""
-            for line in source:
-                if title_lines:
-                    if line.startswith(b"    }"):
-                        target.write(_escaped(title_lines))
-                        title_lines = b""
-                    else:
-                        title_lines += line
-                        continue
-                if _EVENT.match(line):
-                    due = at < len(names)
-                if due and line.startswith(b'    "name": "'):
-                    line = _with(line, names[at])
-                    at, due = at + 1, False
-                elif line.startswith(b'      "name": "'):
-                    title_lines = line
+        return
+    with open(file, "rb") as source, written_whole(file) as target:
+        at, due, title_lines = 0, False, b""
+        for line in source:
+            if title_lines:
+                if line.startswith(b"    }"):
+                    target.write(_escaped(title_lines))
+                    title_lines = b""
+                else:
+                    title_lines += line
                     continue
-                elif b'"traceName": "' in line and (found := _TITLE.fullmatch(line)):
-                    line = found[1] + _quoted(title) + found[2]
-                target.write(line)
+            if _EVENT.match(line):
+                due = at < len(names)
+            if due and line.startswith(b'    "name": "'):
+                line = _with(line, names[at])
+                at, due = at + 1, False
+            elif line.startswith(b'      "name": "'):
+                title_lines = line
+                continue
+            elif b'"traceName": "' in line and (found := _TITLE.fullmatch(line)):
+                line = found[1] + _quoted(title) + found[2]
+            target.write(line)
         if at < len(names):
             raise ValueError(f"{file} has {at} of the {len(names)} events whose names are to be restored")
-        os.replace(new, file)
-    finally:
-        new.unlink(missing_ok=True)
-    return True
 
 
 def _has_broken_titles(file: Path) -> bool:

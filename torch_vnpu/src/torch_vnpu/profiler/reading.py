@@ -10,6 +10,7 @@ import codecs
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from json import JSONDecodeError
 from pathlib import Path
@@ -154,7 +155,7 @@ class Reader:
         except UnicodeDecodeError as error:
             byte = self._base + len(self._buffer) + error.start - len(self._utf8.getstate()[0])
             raise TraceError(byte, byte, "this is no UTF-8: a name that was cut inside of a character?") from error
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError, zlib.error) as error:
             byte = self._base + len(self._buffer)
             raise TraceError(byte, byte, f"the file cannot be read on: {error}") from error
         self._base += self._at
@@ -174,6 +175,8 @@ class Reader:
                 inside = error.pos < len(self._buffer) - 16 and not error.msg.startswith("Unterminated")
                 if inside or len(self._buffer) - self._at > _LONGEST or not self._more():
                     raise self._broken(error, start) from error
+            except ValueError as error:  # of Python's reading of numbers
+                raise self._error("a number has more digits than any reader takes") from error
             except RecursionError as error:
                 raise self._error("this is nested too deeply") from error
             else:

@@ -6,8 +6,10 @@ only where what follows can follow a string. What cannot be rescued is left out,
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -81,7 +83,7 @@ class _Repairer:
         while len(self.buffer) - self.at < _WINDOW and not self.ended:
             try:
                 chunk = self.source.read(_WINDOW)
-            except EOFError:
+            except (EOFError, gzip.BadGzipFile, zlib.error):  # what was unpacked until there can be rescued
                 chunk = b""
             # What is no UTF-8 becomes the mark for it; a character may be cut at the end of a chunk only.
             self.pending += chunk

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch_vnpu.profiler import fields
 from torch_vnpu.profiler.checking import DEVICE, RUNTIME
-from torch_vnpu.profiler.reading import Reader, opened, text
+from torch_vnpu.profiler.reading import Reader, opened
 
 Span = tuple[int, int]  #: nanoseconds
 
@@ -77,7 +78,7 @@ class Summary:
 
 
 def summarise(file: Path, gaps: int = 5) -> Summary:
-    """Read the trace. Raises TraceError where it cannot be read, OSError where it cannot be opened."""
+    """Read the trace. Raises TraceError where it cannot be read, FieldError, OSError where it cannot be opened."""
     kernels: dict[tuple[str, str], Kernel] = {}
     slices: dict[tuple[Any, Any], list[tuple[int, int, str, str, int]]] = defaultdict(list)
     calls: dict[int, int] = {}
@@ -86,17 +87,16 @@ def summarise(file: Path, gaps: int = 5) -> Summary:
             event = item.value
             if item.key is not None or not isinstance(event, dict) or event.get("ph") != "X":
                 continue
-            category, arguments = event.get("cat"), event.get("args")
-            number = arguments.get("correlation", 0) if isinstance(arguments, dict) else 0
+            category, number = fields.word(event, "cat"), fields.correlation(event)
             if category in RUNTIME and number:
-                calls[number] = round(event["ts"] * 1000)
+                calls[number] = fields.time(event)
             elif category in DEVICE:
-                start, length = round(event["ts"] * 1000), round(event.get("dur", 0) * 1000)
-                kernel = kernels.setdefault((event["name"], category), Kernel(text(event["name"]), category))
+                start, length, name = fields.time(event), fields.duration(event), fields.name(event)
+                kernel = kernels.setdefault((name, category), Kernel(name, category))
                 kernel.count += 1
                 kernel.total += length / 1000
                 kernel.longest = max(kernel.longest, length / 1000)
-                slices[event["pid"], event["tid"]].append((start, start + length, category, kernel.name, number))
+                slices[fields.lane(event)].append((start, start + length, category, kernel.name, number))
     result = Summary(sorted(kernels.values(), key=lambda kernel: (-kernel.total, kernel.name)))
     by_device: dict[Any, list[tuple[int, int, str, str, int]]] = defaultdict(list)
     for (device, stream), lane in sorted(slices.items(), key=lambda item: str(item[0])):

@@ -4,15 +4,17 @@ import json
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import IO, Any
 
 from torch_vnpu import _C
+from torch_vnpu._files import written_whole
 from torch_vnpu.sanitizer.findings import Finding
 
 FORMAT = "torch_vnpu.sanitizer.log"
-VERSION = 1
+VERSION = 2
 
 #: Events of memory and of order; a dispatch mode tells accesses by itself.
 ORDER = (
@@ -33,7 +35,7 @@ class LogError(ValueError):
 
 
 def feed(detector: _C.Detector, event: tuple[Any, ...], stack: int = 0) -> None:
-    """Tell `detector` of an event as the table of listeners has it. Raises ValueError for an unknown kind."""
+    """Tell `detector` of an event as the table of listeners has it. Raises LogError for an unknown kind."""
     kind, device, stream, name, pointer, size, _sequence, *access = event
     match kind:
         case "alloc":
@@ -57,7 +59,7 @@ def feed(detector: _C.Detector, event: tuple[Any, ...], stack: int = 0) -> None:
         case "host_access":
             detector.host_access(name, [_operand(one) for one in access[0]], stack)
         case _:
-            raise ValueError(f"unknown kind of event: {kind!r}")
+            raise LogError(f"unknown kind of event: {kind!r}")
 
 
 def _operand(given: Iterable[Any]) -> tuple[Any, ...]:
@@ -65,38 +67,64 @@ def _operand(given: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class Recorder:
-    """Writes the log of a context. The file is there when the context ends; until then it is `<path>.part`."""
+    """Writes the log of a context, or from `start` to `stop`. The file is there when that ends, also by an exception.
+
+    Both raise OSError where it cannot be written.
+    """
 
     def __init__(self, path: str | Path, *, stack_depth: int = 32) -> None:
         self.path = Path(path)
-        self._part = self.path.with_name(self.path.name + ".part")
         self._stacks = _C.Detector(stack_depth + 1)  # the innermost frame is our own
         self._known: set[int] = set()
         self._lock = threading.Lock()
-        self._file: TextIO | None = None
+        self._whole = written_whole(self.path)
+        self._file: IO[bytes] | None = None
         self._listener = -1
+        self._events = 0
+        self._process = os.getpid()
+        self._error: OSError | None = None
 
-    def __enter__(self) -> "Recorder":
-        self._file = self._part.open("w", encoding="utf-8")
+    def start(self) -> "Recorder":
+        self._file = self._whole.__enter__()
         self._write({"format": FORMAT, "version": VERSION})
         self._listener = _C.subscribe(self._note, KINDS)
         return self
 
+    def stop(self) -> None:
+        """Listen no more, and put the file in its place."""
+        _C.unsubscribe(self._listener)
+        try:
+            with ExitStack() as ending:
+                ending.push(self._whole)  # is told of an exception, and leaves no half log then
+                with self._lock:
+                    self._write({"events": self._events})
+                    self._file = None
+                if self._error is not None:
+                    raise self._error
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def __enter__(self) -> "Recorder":
+        return self.start()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _C.unsubscribe(self._listener)
-        with self._lock:
-            file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            os.replace(self._part, self.path)
+        self.stop()
 
     def _write(self, item: object) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(item, separators=(",", ":")) + "\n")
+        if self._error is not None:
+            return
+        try:
+            self._file.write(json.dumps(item, separators=(",", ":")).encode() + b"\n")
+            self._file.flush()  # a forked child must not inherit something to write
+        except OSError as error:  # a full disk is nothing that the program should fail of; `stop` raises it
+            self._error = error
 
     def _note(self, *event: Any) -> None:
+        if os.getpid() != self._process:  # a forked child
+            return
         stack = self._stacks.capture()
         with self._lock:
             if self._file is None:
@@ -105,32 +133,49 @@ class Recorder:
                 self._known.add(stack)
                 self._write({"stack": stack, "frames": self._stacks.frames(stack)})
             self._write({"event": event, "at": stack})
+            self._events += 1
 
 
 def replay(path: str | Path) -> list[Finding]:
-    """The findings of a recorded log. Raises OSError, and LogError where the file is no log."""
+    """The findings of a recorded log. Raises OSError, and LogError where the file is no log, or not all of one."""
     detector = _C.Detector(0)
     stacks: dict[int, list[tuple[str, str, int]]] = {}
+    events, number, ended = 0, 0, False
     with Path(path).open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 item = json.loads(line)
                 if number == 1:
                     _check_header(item)
+                elif ended:
+                    raise LogError("there is something after the end of the log")
                 elif "stack" in item:
-                    stacks[item["stack"]] = [(file, function, at) for file, function, at in item["frames"]]
+                    stacks[item["stack"]] = [(str(file), str(name), int(at)) for file, name, at in item["frames"]]
+                elif "events" in item:
+                    ended = True
+                    if item["events"] != events:
+                        raise LogError(f"of {item['events']} events there are {events}")
                 else:
                     feed(detector, tuple(item["event"]), item["at"])
-            except (ValueError, LookupError, TypeError) as error:
-                raise LogError(f"{path}:{number}: no log of the npu sanitizer: {error}") from error
-    if Path(path).stat().st_size == 0:
-        raise LogError(f"{path}: no log of the npu sanitizer: the file is empty")
+                    events += 1
+            except (ValueError, LookupError, TypeError, RecursionError) as error:
+                reason = error if isinstance(error, LogError) else _reason(error, line)
+                raise LogError(f"{path}:{number}: no log of the npu sanitizer: {reason}") from error
+    if not ended:
+        what = "the end is missing, it was cut off" if number else "the file is empty"
+        raise LogError(f"{path}: no log of the npu sanitizer: {what}")
     detector.finish()
     return [Finding.of(raw, lambda stack: stacks.get(stack, [])) for raw in detector.take()]
 
 
+def _reason(error: Exception, line: str) -> str:
+    if isinstance(error, json.JSONDecodeError | RecursionError):
+        return "the line is no JSON" if line.endswith("\n") else "the line is no JSON, it was cut off"
+    return "the line is neither an event nor a stack"
+
+
 def _check_header(item: Any) -> None:
     if not isinstance(item, dict) or item.get("format") != FORMAT:
-        raise ValueError(f'the first line must be {{"format": "{FORMAT}", …}}')
+        raise LogError(f'the first line must be {{"format": "{FORMAT}", …}}')
     if item.get("version") != VERSION:
-        raise ValueError(f"version {item.get('version')!r} is not known, only {VERSION}")
+        raise LogError(f"version {item.get('version')!r} is not known, only {VERSION}")

@@ -49,7 +49,8 @@ def as_json(findings: Iterable[Finding], statistics: dict[str, int] | None = Non
 def as_html(findings: Sequence[Finding]) -> str:
     """A page of its own, without scripts or anything from elsewhere."""
     body = "\n".join(_section(number, finding) for number, finding in enumerate(findings, 1))
-    return _PAGE.format(summary=html.escape(summary(findings)), body=body)
+    page = _PAGE.format(summary=html.escape(summary(findings)), body=body)
+    return page.encode(errors="backslashreplace").decode()  # the name of a file may be no UTF-8
 
 
 def _memory_text(finding: Finding) -> str:

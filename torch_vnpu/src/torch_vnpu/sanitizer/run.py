@@ -1,15 +1,16 @@
 """The sanitizer from a command line: a program run under it, or a log replayed. Both return the exit code."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
 from torch_vnpu.sanitizer import render, suppressions
 from torch_vnpu.sanitizer.log import Recorder, replay
 from torch_vnpu.sanitizer.session import Sanitizer
+from unpatch.files import WriteError, write_whole
 
 
 def run_checked(
@@ -25,27 +26,50 @@ def run_checked(
     """Run a program (`start` runs it and returns its exit code) under the stream check, and report on `err` (stderr).
 
     `json`, `html`: files for the findings. `log`: a file that `replay_log` reads. Returns 1 where something was found, else the
-    program's own exit code; 2 where the suppressions cannot be read. The program's variables should outlive it: that they end
-    with it is no free that it made.
+    program's own exit code; 2 where the suppressions cannot be read, or (and nothing else is wrong) a file cannot be
+    written. The program's variables should outlive it: that they end with it is no free that it made.
     """
     err = sys.stderr if err is None else err
+    recorder = None if log is None else Recorder(log, stack_depth=stack_depth)
     try:
         check = Sanitizer("collect", stack_depth=stack_depth, suppress=suppress)
+        if recorder is not None:
+            recorder.start()
     except (OSError, ValueError) as error:
         print(error, file=err)
         return 2
-    code = 0
+    code, written, process = 0, True, os.getpid()
     try:
-        with check, Recorder(log, stack_depth=stack_depth) if log is not None else nullcontext():
+        with check:
             code = _code_of(start)
     finally:
-        check.finish()
-        print(check.text(), file=err)
-        if json is not None:
-            _write(Path(json), check.json() + "\n")
-        if html is not None:
-            _write(Path(html), check.html())
-    return 1 if check.findings else code
+        if os.getpid() == process:  # a child that the program forked may end here, too; the report is its parent's
+            check.finish()
+            _tell(check.text(), err)
+            if recorder is not None:
+                written &= _done(recorder.stop, err)
+            if json is not None:
+                written &= _done(lambda: write_whole(Path(json), check.json() + "\n"), err)
+            if html is not None:
+                written &= _done(lambda: write_whole(Path(html), check.html()), err)
+    if os.getpid() == process and check.findings:
+        return 1
+    return code if written else code or 2
+
+
+def _done(write: Callable[[], object], err: TextIO) -> bool:
+    """Whether a file could be written; if not, why is told."""
+    try:
+        write()
+    except (OSError, WriteError) as error:
+        _tell(str(error), err)
+        return False
+    return True
+
+
+def _tell(text: str, err: TextIO) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the program may have closed it
+        print(text, file=err)
 
 
 def _code_of(start: Callable[[], int]) -> int:
@@ -80,11 +104,5 @@ def replay_log(
         return 2
     print(render.as_json(findings) if json else render.report(findings), file=out)
     if html is not None:
-        _write(Path(html), render.as_html(findings))
+        write_whole(Path(html), render.as_html(findings))
     return 1 if findings else 0
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import get_args
 
-from torch_vnpu.sanitizer.findings import Finding
+from torch_vnpu.sanitizer.findings import Finding, Kind
 
-_KINDS = ("race", "host_race", "use_after_free", "*")
+_KINDS = (*get_args(Kind), "*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +51,9 @@ def parse(text: str, source: str = "suppressions") -> list[Rule]:
 
 
 def load(path: str | Path) -> list[Rule]:
-    """The rules in a file. Raises OSError, and ValueError as `parse`."""
-    return parse(Path(path).read_text(encoding="utf-8"), str(path))
+    """The rules in a file. Raises OSError, and ValueError as `parse` or where it is no text."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no file of suppressions: byte {error.start} is no UTF-8") from error
+    return parse(text, str(path))

@@ -10,10 +10,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from unpatch.patches import PatchManager
+from unpatch.patches import Origin, PatchManager
 
 GROUPS = ("devices", "cuda", "tensors", "amp", "modules", "loading", "distributed", "profiler", "scripting", "compile")
 _ON_DEMAND = "compile"  # what it writes exists only once torch._dynamo is loaded
+
+ORIGIN = Origin(introduced="torch_vnpu 0.1.0")
+SWITCHED_ON = "never: it exists to be switched on"
+BELONGS = "never: it belongs to the patches above"
 
 manager = PatchManager("transfer_to_npu", order=GROUPS)
 _lock = threading.RLock()

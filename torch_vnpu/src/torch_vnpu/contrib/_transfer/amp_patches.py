@@ -5,17 +5,16 @@ from typing import Any
 import torch
 from torch.amp import autocast_mode, grad_scaler
 
-from torch_vnpu.contrib._transfer import manager, translate
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager, translate
 from torch_vnpu.contrib._transfer.redirect import redirected
-from unpatch.patches import Origin
 
 _amp = manager.declare(
     id="mixed-precision",
     group="amp",
     title="autocast, GradScaler and custom_fwd for 'cuda'",
     reason="The device type is kept and compared as a text, and CUDA's is switched off with a warning where there is no CUDA.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it exists to be switched on",
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 # Without an argument, torch.is_autocast_enabled() asks about CUDA.
 _amp.replace(

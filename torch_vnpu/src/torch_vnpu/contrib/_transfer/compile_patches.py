@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from torch_vnpu.contrib._transfer import manager
+from torch_vnpu.contrib._transfer import BELONGS, ORIGIN, manager
 from torch_vnpu.contrib._transfer.cuda_patches import FORWARDED
 from torch_vnpu.contrib._transfer.redirect import ORIGINALS
-from unpatch.patches import Origin, original
+from unpatch.patches import original
 
 _dynamo = manager.declare(
     id="dynamo",
     group="compile",
     title="Dynamo traces what is redirected",
     reason="It knows by identity which functions it may call while it traces, and answers is_cuda itself.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it belongs to the patches above",
+    origin=ORIGIN,
+    remove_when=BELONGS,
 )
 
 

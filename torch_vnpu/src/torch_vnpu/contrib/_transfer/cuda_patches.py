@@ -10,13 +10,10 @@ from typing import Any
 import torch
 
 from torch_vnpu import npu
-from torch_vnpu.contrib._transfer import manager
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager
 from torch_vnpu.contrib._transfer.redirect import forwarded
 from torch_vnpu.npu import _parity
-from unpatch.patches import Origin
 
-_ORIGIN = Origin(introduced="torch_vnpu 0.1.0")
-_NEVER = "never: it exists to be switched on"
 #: Names of torch.cuda that torch itself and libraries call, public or not.
 _INTERNAL = ("_is_in_bad_fork", "_lazy_init")
 #: The functions that stand in torch.cuda, each before one of torch.npu.
@@ -33,8 +30,8 @@ _names = manager.declare(
     group="cuda",
     title="torch.cuda is torch.npu",
     reason="A program for CUDA asks torch.cuda for devices, streams, events, memory and seeds.",
-    origin=_ORIGIN,
-    remove_when=_NEVER,
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 for _module in (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams):
     for _name in sorted({*_module.__dict__} & {*torch.cuda.__all__, *_INTERNAL}):
@@ -52,7 +49,7 @@ _handles = manager.declare(
     group="cuda",
     title="Stream.cuda_stream",
     reason="Code that hands a stream to another library reads its handle as `cuda_stream`.",
-    origin=_ORIGIN,
-    remove_when=_NEVER,
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 _handles.add("torch_vnpu.npu.streams.Stream.cuda_stream", npu.Stream.npu_stream)

@@ -4,18 +4,17 @@ given one, in Python or C++, needs no translation, and `tensor.device == torch.d
 
 import torch
 
-from torch_vnpu.contrib._transfer import manager
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager
 from torch_vnpu.contrib._transfer.redirect import ORIGINALS
 from torch_vnpu.contrib._transfer.stand_in import stand_in
-from unpatch.patches import Origin
 
 _classes = manager.declare(
     id="device-classes",
     group="devices",
     title="torch.device and torch.Generator take 'cuda'",
     reason="A program for CUDA names its device; the classes are written in C and cannot be told to take another.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it exists to be switched on",
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
     risk="`x is torch.device` is false for the class of a device; `==`, `isinstance` and `in` hold.",
 )
 #: The real classes by their stand-ins, which TorchScript tells apart by `is`.

@@ -4,9 +4,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torch_vnpu.contrib._transfer import manager, translate
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager, translate
 from torch_vnpu.contrib._transfer.redirect import redirected
-from unpatch.patches import Origin
 
 if dist.is_available():
     from torch.distributed import device_mesh, distributed_c10d
@@ -16,8 +15,8 @@ if dist.is_available():
         group="distributed",
         title="The process group backend 'nccl' is 'hccl'",
         reason="A program for CUDA asks for NCCL by name; HCCL is npu's.",
-        origin=Origin(introduced="torch_vnpu 0.1.0"),
-        remove_when="never: it exists to be switched on",
+        origin=ORIGIN,
+        remove_when=SWITCHED_ON,
     )
     _backend_new = distributed_c10d.Backend.__new__
 

@@ -5,17 +5,16 @@ from typing import Any
 
 from torch import serialization
 
-from torch_vnpu.contrib._transfer import manager, translate
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager, translate
 from torch_vnpu.contrib._transfer.redirect import redirected
-from unpatch.patches import Origin
 
 _loading = manager.declare(
     id="map-location",
     group="loading",
     title="torch.load restores CUDA's storages on npu",
     reason="A checkpoint names the device of each storage, and so does map_location; either may say 'cuda'.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it exists to be switched on",
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 _get_restore_location = serialization._get_restore_location
 _loading.replace(

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch.profiler import record_function
 
-from torch_vnpu.contrib._transfer import manager
-from unpatch.patches import Origin
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager
 
 
 class Ranges:
@@ -66,6 +65,6 @@ manager.declare(
     group="profiler",
     title="Ranges of NVTX are ranges of torch.profiler",
     reason="torch without CUDA has no NVTX, and its functions fail where a program only marks what it does.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it exists to be switched on",
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 ).replace("torch.cuda.nvtx._nvtx", Ranges())

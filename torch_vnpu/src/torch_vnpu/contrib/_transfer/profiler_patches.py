@@ -4,8 +4,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profiler
 
-from torch_vnpu.contrib._transfer import manager
-from unpatch.patches import Origin
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager
 
 _parse = profiler._parse_activities
 
@@ -16,8 +15,8 @@ _parse = profiler._parse_activities
     group="profiler",
     title="ProfilerActivity.CUDA is npu's",
     reason="A program for CUDA asks the profiler for CUDA's activities.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it exists to be switched on",
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 def parse_activities(activities: Any) -> Any:
     return _parse(

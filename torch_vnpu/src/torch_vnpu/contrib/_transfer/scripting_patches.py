@@ -7,18 +7,17 @@ from typing import Any
 
 from torch.jit import _builtins, annotations, frontend
 
-from torch_vnpu.contrib._transfer import manager, translate
+from torch_vnpu.contrib._transfer import BELONGS, ORIGIN, manager, translate
 from torch_vnpu.contrib._transfer.devices_patches import STAND_INS
 from torch_vnpu.contrib._transfer.redirect import ORIGINALS
-from unpatch.patches import Origin
 
 _script = manager.declare(
     id="torchscript",
     group="scripting",
     title="torch.jit.script compiles what is redirected",
     reason="It would take a replaced function for one of the user's and try to compile it.",
-    origin=Origin(introduced="torch_vnpu 0.1.0"),
-    remove_when="never: it belongs to the patches above",
+    origin=ORIGIN,
+    remove_when=BELONGS,
     risk="A text in scripted code that reads 'cuda' and names no device is compiled as 'npu'.",
 )
 _find_builtin = _builtins._find_builtin

@@ -5,12 +5,9 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
-from torch_vnpu.contrib._transfer import manager, translate
+from torch_vnpu.contrib._transfer import ORIGIN, SWITCHED_ON, manager, translate
 from torch_vnpu.contrib._transfer.redirect import ORIGINALS, redirected
-from unpatch.patches import Origin
 
-_ORIGIN = Origin(introduced="torch_vnpu 0.1.0")
-_NEVER = "never: it exists to be switched on"
 _LIKE = ("empty_like", "full_like", "normal", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
 
@@ -19,8 +16,8 @@ _factories = manager.declare(
     group="tensors",
     title="Functions that make a tensor take device='cuda'",
     reason="They are C functions and read the text of a device themselves.",
-    origin=_ORIGIN,
-    remove_when=_NEVER,
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 # torch's own list of the functions that take a default device. It is made now, of the originals, and kept by torch.
 _constructors = _device_constructors()
@@ -34,8 +31,8 @@ _methods = manager.declare(
     group="tensors",
     title="Tensor.to, Tensor.cuda and others take 'cuda'",
     reason="They are C functions and read the text of a device themselves; torch without CUDA refuses Tensor.cuda.",
-    origin=_ORIGIN,
-    remove_when=_NEVER,
+    origin=ORIGIN,
+    remove_when=SWITCHED_ON,
 )
 for _name in _NEW:
     _methods.replace(f"torch.Tensor.{_name}", redirected(getattr(torch.Tensor, _name)))

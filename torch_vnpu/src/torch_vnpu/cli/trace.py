@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 
-from torch_vnpu._files import written_whole
 from torch_vnpu.profiler.checking import Report, check
 from torch_vnpu.profiler.drawing import draw
 from torch_vnpu.profiler.fields import FieldError
 from torch_vnpu.profiler.reading import TraceError
 from torch_vnpu.profiler.repairing import repair
 from torch_vnpu.profiler.summing import Summary, summarise
-from unpatch.files import write_whole
+from unpatch.files import write_whole, written_whole
 
 _FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")

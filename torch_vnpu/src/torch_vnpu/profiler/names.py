@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch_vnpu._files import written_whole
+from unpatch.files import written_whole
 
 _CLEAN = re.compile(r"[ !#-\[\]-~]*")
 _EVENT = re.compile(rb'    "ph": "[Xi]"')

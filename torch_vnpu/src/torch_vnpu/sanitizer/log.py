@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from torch_vnpu import _C
-from torch_vnpu._files import written_whole
 from torch_vnpu.sanitizer.findings import Finding
+from unpatch.files import written_whole
 
 FORMAT = "torch_vnpu.sanitizer.log"
 VERSION = 2

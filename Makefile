@@ -4,7 +4,7 @@
 # make opinfo  PyTorch's operator database on npu against CPU, all of it (some ten minutes); writes docs/operators.md
 # make audit-truth  audits of real packages against what is known of them (some six minutes)
 # make readers  real readers of traces (HolisticTraceAnalysis, torch-tb-profiler) on traces of ours
-# make bench   the ratios that the README quotes
+# make bench   what README and docs quote of time (but for audits: docs/audit.md)
 # Each needs Python 3.11, gcc (with g++) and make, nothing else; nothing is built again where nothing changed.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -79,7 +79,8 @@ readers: $(STAMPS)/readers
 	PYTHONPATH=$(abspath $(VENV)/readers) OMP_NUM_THREADS=1 $(BIN)/pytest -m readers torch_vnpu/tests/test_trace_readers.py
 
 bench: setup
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
+	@TASK_QUEUE_ENABLE=0 $(BIN)/python benchmarks/op_overhead.py
+	@for file in $(filter-out benchmarks/audit.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file; done
 
 clean:
 	rm -rf $(VENV) evidence torch_vnpu/build torch_vnpu/src/torch_vnpu/*.so

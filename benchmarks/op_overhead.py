@@ -2,20 +2,16 @@
 
 Both devices are measured alternately in one process; the ratio is the median over the rounds. One intra-op thread, unless
 --threads says otherwise, so that the two share a machine fairly. Launches are queued unless TASK_QUEUE_ENABLE=0; a round ends
-when the device has done its work. With --awake no core is halted meanwhile: what is left of a difference is not the time
-that a core takes to wake up for a thread that was handed something.
+when the device has done its work.
 
-    python benchmarks/op_overhead.py [--threads N] [--rounds N] [--awake]
+    python benchmarks/op_overhead.py [--threads N] [--rounds N]
 """
 
 import argparse
 import copy
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import median
 
 import torch
@@ -83,9 +79,14 @@ _CONVNET = nn.Sequential(
 )
 
 
-def mlp_step(device: str) -> Step:
-    model = copy.deepcopy(_MLP).to(device)
+def mlp(device: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A small model, its input and its targets."""
     x, y = torch.randn(32, 64, device=device), torch.randint(0, 10, (32,), device=device)
+    return copy.deepcopy(_MLP).to(device), x, y
+
+
+def mlp_step(device: str) -> Step:
+    model, x, y = mlp(device)
     return _training(model, torch.optim.Adam(model.parameters()), x, y)
 
 
@@ -116,45 +117,13 @@ def microseconds(step: Step, calls: int) -> float:
     return (time.perf_counter() - start) / calls * 1e6
 
 
-_SPIN = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
-
-
-@contextmanager
-def cores_awake(wanted: bool) -> Iterator[None]:
-    """Where it is wanted, each core has something to do that gives way to everything else, so that none is halted.
-
-    What a thread costs that waits for another is mostly the time in which a halted core wakes up, above all on a virtual
-    machine. Linux only.
-    """
-    count = len(os.sched_getaffinity(0)) if wanted else 0
-    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-
-
-def options(description: str | None) -> argparse.ArgumentParser:
-    """What the benchmarks of operators and of steps have in common."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads (1)")
     parser.add_argument("--rounds", type=int, default=15, help="alternating rounds per case (15)")
-    parser.add_argument("--awake", action="store_true", help="keep the cores from being halted (Linux)")
-    return parser
-
-
-def main() -> None:
-    arguments = options(__doc__).parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    with cores_awake(arguments.awake):
-        _print_ratios(arguments)
-
-
-def _print_ratios(arguments: argparse.Namespace) -> None:
     mode = "synchronous" if os.environ.get("TASK_QUEUE_ENABLE") == "0" else "queued"
-    mode += ", cores kept awake" * arguments.awake
     print(f"torch {torch.__version__}, {mode}, {arguments.threads} thread(s), median of {arguments.rounds} rounds")
     print(f"{'case':22}{'cpu, µs':>12}{'npu, µs':>12}{'npu/cpu':>10}")
     for name, (make, calls) in CASES.items():

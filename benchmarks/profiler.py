@@ -9,12 +9,15 @@ exporting (milliseconds), are told apart.
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler would say each time that it starts
 
 import torch
 from op_overhead import convnet_step

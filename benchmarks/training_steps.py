@@ -2,11 +2,12 @@
 to the device's thread.
 
 MLPs of three widths, a convnet and a transformer; both devices alternately in one process, a process for each mode. The mean
-over a round includes the wait for the device at its end, so that a queue cannot hide work. op_overhead.py explains --awake.
+over a round includes the wait for the device at its end, so that a queue cannot hide work.
 
-    python benchmarks/training_steps.py [--threads N] [--rounds N] [--awake]
+    python benchmarks/training_steps.py [--threads N] [--rounds N]
 """
 
+import argparse
 import copy
 import os
 import subprocess
@@ -15,7 +16,7 @@ from statistics import median
 
 import torch
 import torch.nn.functional as F
-from op_overhead import DEVICES, Step, convnet_step, cores_awake, microseconds, options
+from op_overhead import DEVICES, Step, convnet_step, microseconds
 from torch import nn
 
 
@@ -93,7 +94,9 @@ def measure(rounds: int, threads: int, device_thread: bool) -> None:
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1, help="intra-op threads (1)")
+    parser.add_argument("--rounds", type=int, default=15, help="alternating rounds per case (15)")
     parser.add_argument(
         "--here", choices=("device-thread", "calling-thread"), help="measure the mode of this process only"
     )
@@ -111,13 +114,11 @@ def main() -> None:
             f"--rounds={arguments.rounds}",
             f"--threads={arguments.threads}",
         ]
-        with cores_awake(arguments.awake):
-            done = subprocess.run(command, env=os.environ | {"TASK_QUEUE_ENABLE": mode}, capture_output=True, text=True)
+        done = subprocess.run(command, env=os.environ | {"TASK_QUEUE_ENABLE": mode}, capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr)
         columns.append(dict(line.split("\t") for line in done.stdout.splitlines()))
-    awake = ", cores kept awake" * arguments.awake
-    print(f"npu/cpu, {arguments.threads} intra-op thread(s), median of {arguments.rounds} rounds{awake}")
+    print(f"npu/cpu, {arguments.threads} intra-op thread(s), median of {arguments.rounds} rounds")
     print(f"{'case':22}" + "".join(f"{title:>16}" for title, *_ in COLUMNS))
     for name in CASES:
         print(f"{name:22}" + "".join(f"{column[name]:>16}" for column in columns))

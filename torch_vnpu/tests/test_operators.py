@@ -1142,3 +1142,27 @@ def test_a_write_after_saving_is_detected():
 def test_printing():
     assert repr(torch.arange(3, device="npu:1")) == "tensor([0, 1, 2], device='npu:1')"
     assert "grad_fn=<MulBackward0>" in repr(torch.ones(1, device="npu", requires_grad=True) * 2)
+
+
+INTO_ITS_INPUT = {
+    "add": lambda a, b: torch.add(a, b, out=a),
+    "mul": lambda a, b: torch.mul(b, a, out=a),
+    "where": lambda a, b: torch.where(b > 2, a, b, out=a),
+    "addcmul": lambda a, b: torch.addcmul(b, a, b, out=a),
+    "a slice": lambda a, b: torch.add(part := b[:1], b, out=part),
+    "of the same shape": lambda a, b: torch.mul(b, b, out=b),
+    "mm": lambda a, b: torch.mm(square := b.view(2, 2), square, out=square),
+}
+
+
+@pytest.mark.parametrize("name", INTO_ITS_INPUT)
+def test_a_result_that_is_an_input_is_known_as_such(name):
+    def outcome(device):
+        a, b = torch.ones(1, device=device), torch.arange(4.0, device=device)
+        try:
+            return INTO_ITS_INPUT[name](a, b).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    for _ in range(3):
+        assert outcome("npu") == outcome("cpu")

@@ -5,6 +5,7 @@ compute what they compute on CPU, bit for bit.
 import ctypes
 import threading
 import time
+import warnings
 
 import pytest
 import torch
@@ -394,3 +395,158 @@ def test_programs_on_streams_and_devices_end_as_on_cpu(program, seed):
     for device in streams:
         torch.npu.synchronize(device)
     assert [value.cpu().numpy().tobytes() for value in on_npu] == [value.numpy().tobytes() for value in on_cpu]
+
+
+# ------------------------------------------------------------------------------------ what is settled at the call
+@pytest.fixture
+def occupied():
+    """Called, it gives the current stream some milliseconds of work."""
+    a = torch.ones(700, 700, device="npu")
+
+    def work() -> None:
+        for _ in range(6):
+            a @ a
+
+    work()
+    return work
+
+
+GROWING = {
+    "resize_": lambda x: x.resize_(4096),
+    "resize_as_": lambda x: x.resize_as_(torch.empty(4096, device="npu")),
+    "resize_ of a view": lambda x: x[:2].resize_(4096)[:4],
+    "set_": lambda x: x.set_(x.untyped_storage(), 0, (4096,), (1,)),
+    "storage": lambda x: x.untyped_storage().resize_(1 << 14) and x,
+}
+
+
+@pytest.mark.parametrize("grow", GROWING.values(), ids=GROWING)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same stream", "another stream that is waited for"])
+def test_memory_that_grows_takes_over_what_queued_kernels_write(learned, occupied, grow, elsewhere):
+    x = torch.ones(4, device="npu")
+    stream = torch.npu.Stream() if elsewhere else torch.npu.current_stream()
+    for _ in range(2):
+        torch.ones(4, device="npu").add_(1)
+    stream.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(stream):
+        occupied()
+        x.add_(1)
+    torch.npu.current_stream().wait_stream(stream)
+    assert grow(x)[:2].tolist() == [2, 2]
+    assert x[:2].tolist() == [2, 2]
+
+
+def test_the_default_dtype_at_the_call_decides(occupied):
+    x = torch.ones(3, dtype=torch.int64, device="npu")
+    ours = {"div": lambda: x / 3, "sqrt": lambda: x.sqrt(), "foreach": lambda: torch._foreach_div([x, x], 3)[1]}
+    for call in ours.values():
+        call()
+    occupied()
+    results = [call() for call in ours.values()]
+    torch.set_default_dtype(torch.float16)
+    try:
+        torch.npu.synchronize()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert [result.cpu().tolist() for result in results] == [call().cpu().tolist() for call in ours.values()]
+    assert {result.dtype for result in results} == {torch.float32}
+
+
+def test_denormal_numbers_are_treated_as_the_calling_thread_does():
+    x, y = torch.full((3,), 1e-38, device="npu"), torch.full((3,), 0.01, device="npu")
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormal numbers")
+    try:
+        flushed = [(x * y).tolist() for _ in range(3)]
+    finally:
+        torch.set_flush_denormal(False)
+    assert flushed == [[0.0] * 3] * 3
+    assert (x * y)[0].item() > 0
+
+
+AT_THE_CALL = {
+    "operands that overlap": lambda: torch.arange(5.0, device="npu")[1:].add_(torch.arange(5.0, device="npu")[:-1]),
+    "a power": lambda: torch.full((3,), 2, device="npu").pow(2),
+    "a number": lambda: torch.zeros(3, dtype=torch.uint8, device="npu").fill_(3),
+}
+REFUSED = {
+    "operands that overlap": lambda x: x[1:].add_(x[:-1]),
+    "a power": lambda x: x.long().pow(-1),
+    "a number": lambda x: x.to(torch.uint8).fill_(300),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_an_error_that_no_value_decides_is_raised_by_the_call(what):
+    for _ in range(2):
+        AT_THE_CALL[what]()  # its look is learned
+    x = torch.arange(5.0, device="npu")
+    torch.npu.synchronize()
+    with pytest.raises(RuntimeError) as ours:
+        REFUSED[what](x)
+    with pytest.raises(RuntimeError) as cpu:
+        REFUSED[what](torch.arange(5.0))
+    assert str(ours.value).splitlines()[0] == str(cpu.value).splitlines()[0]
+
+
+def test_a_call_that_warns_warns_each_time_by_python():
+    x = torch.ones(1, device="npu")
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            x.std()
+        assert len(told) == 1
+
+
+def test_a_stream_that_nobody_uses_gives_its_thread_back(with_vnpu):
+    with_vnpu(
+        """
+        import threading, time, os, torch
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+        x = torch.ones(4, device="npu")
+        for _ in range(3):
+            x + 1
+        before = threads()
+        streams = [torch.npu.Stream() for _ in range(20)]
+        def use():
+            for stream in streams:
+                with torch.npu.stream(stream):
+                    results.append(x + 1)
+            torch.npu.synchronize()
+        results = []
+        use()
+        assert threads() >= before + 20 - 5
+        end = time.monotonic() + 60
+        while threads() > before and time.monotonic() < end:
+            time.sleep(0.1)
+        assert threads() <= before
+        use()  # they work again
+        assert all(result.tolist() == [2] * 4 for result in results)
+        """
+    ).passed()
+
+
+def test_without_a_thread_for_a_queue_its_kernels_run_at_once(with_vnpu):
+    with_vnpu(
+        """
+        import resource, torch
+        x = torch.ones(4, device="npu")
+        for _ in range(3):
+            y = x + 1
+        torch.npu.synchronize()
+        used = int(open("/proc/self/statm").read().split()[0]) * 4096
+        resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20), resource.RLIM_INFINITY))
+        streams = [torch.npu.Stream() for _ in range(60)]
+        results, events = [], []
+        for stream in streams:
+            with torch.npu.stream(stream):
+                results.append(x + 1)
+                events.append(stream.record_event())
+        for event in events:
+            torch.npu.current_stream().wait_event(event)
+        total = sum(results)
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert total.tolist() == [120] * 4
+        """
+    ).passed()

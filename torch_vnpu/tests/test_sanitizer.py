@@ -118,6 +118,34 @@ def test_the_fix_of_a_use_after_free_and_of_a_race_with_the_host():
     assert ".synchronize()" in host.fix
 
 
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda x: x.resize_(5000),
+        lambda x: x.set_(x.untyped_storage(), 0, (5000,), (1,)),
+        lambda x: x.untyped_storage().resize_(1 << 16),
+    ],
+    ids=["resize_", "set_", "storage"],
+)
+@pytest.mark.parametrize("waited", [False, True])
+def test_memory_that_grows_is_read(grow, waited):
+    x, stream = torch.zeros(8, device="npu"), torch.npu.Stream()
+    stream.wait_stream(torch.npu.current_stream())
+    with Sanitizer("collect") as check:
+        with torch.npu.stream(stream):
+            x.add_(1)
+        if waited:
+            torch.npu.current_stream().wait_stream(stream)
+        grow(x)
+        torch.npu.synchronize()
+        check.finish()
+    growth = [
+        one for one in check.findings if one.kind == "race" and one.second.operation.endswith(("resize_", "set_"))
+    ]
+    assert len(growth) == (not waited), check.text()
+    assert not waited or not check.findings, check.text()
+
+
 def test_json_and_html():
     with Sanitizer("collect") as check:
         race()

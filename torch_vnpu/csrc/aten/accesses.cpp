@@ -112,6 +112,16 @@ void Accesses::tell_host(const char* name) const {
                 .count = static_cast<uint32_t>(operands_.size())});
 }
 
+void tell_read(const char* name, const c10::Storage& storage, vnpuStream_t stream) {
+  if (C10_LIKELY(!accesses_wanted()) || !storage.nbytes()) return;
+  const auto bytes = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), caffe2::TypeMeta::Make<uint8_t>());
+  bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(storage.nbytes())});
+  Accesses accesses;
+  accesses.add("self", bytes, false);
+  accesses.tell(name, stream, false);
+}
+
 void watch_host() {
   std::lock_guard<std::mutex> lock(watch_mutex);
   if (watch || !events::listening(events::Kind::HostAccess)) return;  // every CPU operator pays for it

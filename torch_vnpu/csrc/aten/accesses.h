@@ -26,6 +26,9 @@ class Accesses {
   c10::SmallVector<events::Operand, 8> operands_;
 };
 
+// Tells that a kernel on `stream` reads all the memory of a storage.
+void tell_read(const char* name, const c10::Storage& storage, vnpuStream_t stream);
+
 // From the first asynchronous copy to or from pinned memory that a listener hears of, CPU operators on pinned memory are told too.
 void watch_host();
 void stop_watching_host();

@@ -117,8 +117,15 @@ c10::Storage Aliases::adopt_storage(StorageImpl* cpu, c10::DeviceIndex device) {
   return adopted;
 }
 
-at::Tensor Aliases::to_cpu(const at::Tensor& npu, bool written) {
+at::Tensor Aliases::to_cpu(const at::Tensor& npu, bool written, bool known) {
   auto* impl = npu.unsafeGetTensorImpl();
+  if (known) {
+    for (auto& alias : aliases_) {
+      if (alias.npu.unsafeGetTensorImpl() != impl) continue;
+      alias.written |= written;
+      return alias.cpu;
+    }
+  }
   if (device_ < 0) device_ = npu.device().index();
   auto* storage = storage_impl(impl);
   StoragePtr cpu;

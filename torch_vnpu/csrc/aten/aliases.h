@@ -19,8 +19,9 @@ class Aliases {
   // `keeps`: the kernel may keep its operands beyond the call, so their bytes have to live as long.
   explicit Aliases(bool keeps = false) : keeps_(keeps) {}
   ~Aliases();
-  // A CPU tensor over the bytes of `npu`. `written`: the kernel may write, resize or re-point it.
-  at::Tensor to_cpu(const at::Tensor& npu, bool written);
+  // A CPU tensor over the bytes of `npu`. `written`: the kernel may write, resize or re-point it. `known`: it may be an operand
+  // already; the kernel gets the same tensor then, as it may ask whether its result is its input.
+  at::Tensor to_cpu(const at::Tensor& npu, bool written, bool known = false);
   // A CPU tensor that the caller passed itself: where the kernel returns it, it is returned as it is.
   void keep_host(const at::Tensor& host) { host_.push_back(host.unsafeGetTensorImpl()); }
   // Sizes, strides and storages that the kernel changed go back to the npu tensors.

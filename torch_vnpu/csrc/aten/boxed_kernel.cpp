@@ -39,6 +39,21 @@ using torch::jit::Stack;
               other, "! (when checking argument ", op.schema().arguments()[argument].name(), " of ", traits.name, ")");
 }
 
+// Passes warnings on, and notes that there were some.
+class Warnings final : c10::WarningHandler {
+ public:
+  bool seen() const { return seen_; }
+
+ private:
+  void process(const c10::Warning& warning) override {
+    seen_ = true;
+    before_->process(warning);
+  }
+  bool seen_ = false;
+  c10::WarningHandler* const before_ = c10::WarningUtils::get_warning_handler();
+  const c10::WarningUtils::WarningHandlerGuard guard_{this};
+};
+
 // One operator call: what it aliases, and on which device it runs.
 class Call {
  public:
@@ -225,7 +240,7 @@ class Call {
       } else if (C10_UNLIKELY(device.index() != aliases_.device()) && argument.place != Place::Any) {
         refuse_devices(op_, traits_, index, c10::Device(kNpu, aliases_.device()), device);
       }
-      return aliases_.to_cpu(tensor, argument.written);
+      return aliases_.to_cpu(tensor, argument.written, traits_.writes && argument.role == Role::Tensor);
     }
     if (!tensor.defined()) return tensor;
     aliases_.keep_host(tensor);
@@ -456,7 +471,7 @@ class BoxedKernel final : public c10::OperatorKernel {
  private:
   void queue(const c10::OperatorHandle& op, Call& call, Stack* stack) {
     Look look;
-    if (!look.read(*stack, traits_)) {
+    if (writes_what_it_reads(*stack, traits_) || !look.read(*stack, traits_)) {
       if (traits_.name == "aten::copy_" && (call.queue_host_copy(stack) || call.queue_device_copy(stack))) return;
       return call.run(stack);
     }
@@ -467,7 +482,9 @@ class BoxedKernel final : public c10::OperatorKernel {
     }
     const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(traits_.arguments.size()), stack->end());
     const auto written = shapes_of_written(arguments, traits_);
+    const Warnings warnings;
     call.run(stack);
+    if (warnings.seen()) return plans_.learn(std::move(look), Plan{});  // the queue's thread could not warn Python
     const auto* returned = stack->data() + (stack->size() - traits_.returns);
     plans_.learn(std::move(look), plan_from(arguments, written, returned, traits_, call.device()));
   }

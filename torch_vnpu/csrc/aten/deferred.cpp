@@ -5,11 +5,16 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -49,7 +54,17 @@ Looks looks(const c10::IValue* first, size_t count) {
   return looks;
 }
 
+#ifdef __SSE__
+constexpr unsigned kDenormals = 0x8040;  // of MXCSR: flush to zero, denormals are zero
+void set_denormal_mode(unsigned mode) {
+  if (const auto now = _mm_getcsr(); (now & kDenormals) != mode) _mm_setcsr((now & ~kDenormals) | mode);
+}
+#else
+void set_denormal_mode(unsigned) {}
+#endif
+
 void run(Deferred& call) {
+  set_denormal_mode(call.denormals);
   const NoHostAccess kernels_own;
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -99,10 +114,21 @@ void start_thread() {
   vnpuConfigureQueues(&start_thread, std::max(1, (usual - 1) / mine));
   at::set_num_threads(mine);
   // That is also what threads that start later would take: a thread that ends at once puts it back.
-  std::thread([usual] { at::set_num_threads(usual); }).join();
+  try {
+    std::thread([usual] { at::set_num_threads(usual); }).join();
+  } catch (const std::system_error&) {  // there are too many threads already: then few more will start
+  }
 }
 
 }  // namespace
+
+unsigned Deferred::denormal_mode() {
+#ifdef __SSE__
+  return _mm_getcsr() & kDenormals;
+#else
+  return 0;
+#endif
+}
 
 void Deferred::launch(std::unique_ptr<Deferred> call) {
   auto* task = call.release();  // the kernel may have run, and freed it, before the launch returns

@@ -13,7 +13,10 @@ namespace vnpu {
 // Holds CPU tensors over the bytes of the operands and results, and nothing that Python knows of: it ends on the queue's thread.
 struct Deferred {
   Deferred(const c10::OperatorHandle& called, const char* called_name, vnpuStream_t on)
-      : op(called), name(called_name), stream(on), grad_mode(c10::GradMode::is_enabled()) {}
+      : op(called), name(called_name), stream(on), grad_mode(c10::GradMode::is_enabled()), denormals(denormal_mode()) {}
+
+  // How the calling thread treats numbers close to zero (torch.set_flush_denormal), where the processor tells.
+  static unsigned denormal_mode();
 
   // Puts the call into its stream's queue, which owns it from then on.
   static void launch(std::unique_ptr<Deferred> call);
@@ -22,6 +25,7 @@ struct Deferred {
   const char* name;
   vnpuStream_t stream;
   bool grad_mode;
+  unsigned denormals;
   torch::jit::Stack arguments;
   std::vector<at::Tensor> aliases;  // the CPU tensors among the arguments and results, to be used again
   size_t outs = 0;  // how many of the last arguments are results that the operator writes itself

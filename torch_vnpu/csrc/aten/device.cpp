@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "accesses.h"
 #include "allocator.h"
 #include "check.h"
 #include "pinned.h"
@@ -189,6 +190,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::make_generator<NpuGenerator>(generator_device(device));
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    tell_read("resize_", storage, vnpuGetCurrentStream(storage.device().index()));
     resize_storage(storage, bytes);
   }
 };

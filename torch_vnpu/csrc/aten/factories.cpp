@@ -11,6 +11,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
+#include "accesses.h"
 #include "aliases.h"
 #include "allocator.h"
 
@@ -66,12 +69,28 @@ void grow(const Tensor& self, Change change) {
   }
 }
 
+// Larger memory takes over what the old one holds, so what is still queued has to be written before.
+void await_writes(const char* name, const c10::Storage& storage, IntArrayRef size, IntArrayRef stride, int64_t offset,
+                  size_t itemsize) {
+  if (!storage.nbytes() || offset < 0 || std::any_of(size.begin(), size.end(), [](int64_t n) { return n < 0; })) return;
+  const auto first = static_cast<size_t>(offset);
+  const bool strided = stride.size() == size.size() && !stride.empty();
+  const auto bytes = strided ? at::detail::computeStorageNbytes(size, stride, itemsize, first)
+                             : at::detail::computeStorageNbytesContiguous(size, itemsize, first);
+  if (bytes <= storage.nbytes()) return;
+  const auto device = storage.device().index();
+  tell_read(name, storage, vnpuGetCurrentStream(device));
+  if (vnpuQueueEnabled()) vnpuDeviceDrain(device);
+}
+
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
+  await_writes("aten::resize_", self.storage(), size, {}, self.storage_offset(), self.dtype().itemsize());
   grow(self, [&] { at::native::resize_(self, size, format); });
   return self;
 }
 
 Tensor& set_storage(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  await_writes("aten::set_", source, size, stride, offset, self.dtype().itemsize());
   grow(self, [&] { at::native::set_storage_cpu_(self, std::move(source), offset, size, stride); });
   return self;
 }

@@ -5,6 +5,8 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 
+#include <bit>
+
 #include "allocator.h"
 
 namespace vnpu {
@@ -64,6 +66,12 @@ bool Look::add(const at::Tensor& tensor, Place place, bool written) {
   return true;
 }
 
+int64_t number_bits(const c10::IValue& value) {
+  if (value.isInt()) return value.toInt();
+  if (value.isBool()) return value.toBool();
+  return value.isDouble() ? std::bit_cast<int64_t>(value.toDouble()) : 0;
+}
+
 // Its kind decides to which dtype a result is promoted; its value decides nothing. Step sizes change with every step.
 void Look::add_number(const c10::IValue& value) {
   const auto kind = [](const c10::IValue& one) -> int64_t {
@@ -100,10 +108,32 @@ bool Look::add_value(const c10::IValue& value) {
   return true;
 }
 
+bool writes_what_it_reads(const torch::jit::Stack& stack, const Traits& traits) {
+  if (!traits.writes) return false;
+  const auto* values = &stack[stack.size() - traits.arguments.size()];
+  for (size_t i = 0; i < traits.arguments.size(); ++i) {
+    if (!traits.arguments[i].written || !values[i].isTensor()) continue;
+    const auto& written = values[i].toTensor();
+    if (!written.defined() || !written.has_storage()) continue;
+    const auto* storage = written.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    for (size_t k = 0; k < traits.arguments.size(); ++k) {
+      bool shared = false;
+      if (k != i) each_tensor(values[k], [&](const at::Tensor& other, int) { shared |= storage_is(other, storage); });
+      if (shared) return true;
+    }
+  }
+  return false;
+}
+
 bool Look::read(const torch::jit::Stack& stack, const Traits& traits) {
   const size_t count = traits.arguments.size();
   const size_t base = stack.size() - count;
   words_.push_back(settings());
+  bool integers = false;
+  for (size_t i = 0; i < count && !integers; ++i)
+    each_tensor(stack[base + i], [&](const at::Tensor& tensor, int) {
+      integers |= tensor.defined() && c10::isIntegralType(tensor.scalar_type(), false);
+    });
   for (size_t i = 0; i < count; ++i) {
     const auto& argument = traits.arguments[i];
     const auto& value = stack[base + i];
@@ -129,6 +159,8 @@ bool Look::read(const torch::jit::Stack& stack, const Traits& traits) {
       }
     } else if (argument.role == Role::Number) {
       add_number(value);
+      // Integers cannot hold every number, and are not raised to every power.
+      if (integers) words_.push_back(number_bits(value));
     } else if (argument.role == Role::Device ? !value.isNone() : !add_value(value)) {
       return false;
     }
@@ -181,6 +213,11 @@ Plan plan_from(const torch::jit::Stack& arguments, const std::vector<Shape>& wri
       return plan;  // it was resized or re-pointed
   }
   std::vector<const c10::StorageImpl*> made;
+  bool floats = false;
+  for (size_t i = 0; i < traits.arguments.size(); ++i)
+    each_tensor(arguments[i], [&](const at::Tensor& tensor, int) {
+      floats |= tensor.defined() && is_npu(tensor) && !c10::isIntegralType(tensor.scalar_type(), true);
+    });
   const auto result_of = [&](const at::Tensor& tensor, Result& result) {
     if (!tensor.defined()) {
       result.defined = false;
@@ -211,6 +248,9 @@ Plan plan_from(const torch::jit::Stack& arguments, const std::vector<Shape>& wri
       each_tensor(arguments[i], [&](const at::Tensor& argument, int) { shared |= storage_is(argument, storage); });
       if (shared) return false;
     }
+    // The default dtype decides over such a result, and over how it is computed; it may be another when the kernel runs.
+    const bool inexact = c10::isFloatingType(tensor.scalar_type()) || c10::isComplexType(tensor.scalar_type());
+    if (inexact && !floats && traits.name != "aten::_to_copy") return false;
     result.dtype = tensor.scalar_type();
     result.sizes.append(impl->sizes().begin(), impl->sizes().end());
     result.strides.append(impl->strides().begin(), impl->strides().end());

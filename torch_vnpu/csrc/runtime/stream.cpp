@@ -1,11 +1,13 @@
 // Streams: a queue each, and the thread that works it off. Events: marks in a stream, which others wait for.
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@ namespace vnpu {
 namespace {
 
 constexpr size_t kQueueDepth = 4096;  // tasks; the host waits at a full queue
+constexpr std::chrono::seconds kIdle{1};  // without work, after which a queue's thread ends
 constexpr int kSpins = 2000;          // looks at an empty queue before its thread sleeps: some tens of microseconds
 
 // Lets the other hardware thread of a core work while this one looks at a queue.
@@ -123,7 +126,7 @@ struct vnpuStream {
   std::atomic<int> waiters{0};         // threads in wait()
 
   bool idle() const { return completed.load() == queued.load(); }
-  void put(const vnpu::Task& task);
+  bool put(const vnpu::Task& task);  // false where the system gives no thread for the queue, which is empty then
   bool wait(uint64_t target);  // false where this thread cannot wait for it
   void work();
   void run(const vnpu::Task& task);
@@ -162,7 +165,7 @@ struct vnpuEvent {
   const std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 
-void vnpuStream::put(const vnpu::Task& task) {
+bool vnpuStream::put(const vnpu::Task& task) {
   std::unique_lock<std::mutex> lock(mutex);
   // A listener on the queue's own thread may launch too: nobody else would make room for it.
   if (queue.size() >= vnpu::kQueueDepth && vnpu::worked_off != this) {
@@ -174,12 +177,17 @@ void vnpuStream::put(const vnpu::Task& task) {
     --waiting_for_space;
   }
   if (!started) {
+    try {
+      std::thread([this] { work(); }).detach();  // it waits for the mutex first
+    } catch (const std::system_error&) {
+      return false;
+    }
     started = true;
-    std::thread([this] { work(); }).detach();
   }
   queue.push_back(task);
   queued.fetch_add(1);
   if (asleep) filled.notify_one();
+  return true;
 }
 
 bool vnpuStream::wait(uint64_t target) {
@@ -255,9 +263,10 @@ void vnpuStream::work() {
     {
       std::unique_lock<std::mutex> lock(mutex);
       asleep = true;
-      filled.wait(lock, [&] { return !queue.empty() || destroyed.load(); });
+      // Nobody tells that a stream is not used any more: one without work gives its thread back.
+      filled.wait_for(lock, vnpu::kIdle, [&] { return !queue.empty() || destroyed.load(); });
       asleep = false;
-      if (queue.empty()) {  // should anything still come, from a call that began before, it gets a new thread
+      if (queue.empty()) {  // should anything still come, it gets a new thread
         started = false;
         return;
       }
@@ -423,7 +432,8 @@ vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kerne
   // A listener on the queue's own thread cannot wait for it, so what it launches runs at once.
   if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument, 1);
   const uint64_t number = begin_launch(stream, name);
-  stream->put({name, kernel, argument, number});
+  const Task task{name, kernel, argument, number};
+  if (!stream->put(task)) stream->run(task);
   events::emit({.kind = events::Kind::Launched, .device = stream->device, .stream = stream->id, .sequence = number});
   return VNPU_SUCCESS;
 }
@@ -520,12 +530,13 @@ vnpuError_t vnpuEventRecord(vnpuEvent_t event, vnpuStream_t stream) {
       std::shared_ptr<EventState> state;
       uint64_t record;
     };
-    stream->put({nullptr,
-                 [](void* argument) {
-                   std::unique_ptr<Mark> mark(static_cast<Mark*>(argument));
-                   mark->state->complete(mark->record);
-                 },
-                 new Mark{event->state, record}, 0});
+    const Task task{nullptr,
+                    [](void* argument) {
+                      std::unique_ptr<Mark> mark(static_cast<Mark*>(argument));
+                      mark->state->complete(mark->record);
+                    },
+                    new Mark{event->state, record}, 0};
+    if (!stream->put(task)) stream->run(task);
   }
   emit_sync(events::Kind::EventRecord, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;
@@ -548,12 +559,13 @@ vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event) {
       std::shared_ptr<EventState> state;
       uint64_t record;
     };
-    stream->put({nullptr,
-                 [](void* argument) {
-                   std::unique_ptr<Wait> wait(static_cast<Wait*>(argument));
-                   wait->state->wait(wait->record);
-                 },
-                 new Wait{event->state, record}, 0});
+    const Task task{nullptr,
+                    [](void* argument) {
+                      std::unique_ptr<Wait> wait(static_cast<Wait*>(argument));
+                      wait->state->wait(wait->record);
+                    },
+                    new Wait{event->state, record}, 0};
+    if (!stream->put(task)) stream->run(task);
   }
   emit_sync(events::Kind::EventWait, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;

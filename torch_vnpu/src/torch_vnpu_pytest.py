@@ -24,6 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _judge(check: "Sanitizer") -> None:
+    from torch_vnpu.sanitizer import render
+
+    if check.findings:
+        # The summary of a run shows only the first line, and only some of that.
+        pytest.fail(f"{render.headline(check.findings)}\n{check.text()}", pytrace=False)
+
+
 @pytest.fixture
 def npu_sanitizer(request: pytest.FixtureRequest) -> "Iterator[Sanitizer]":
     """The stream check around a test, which fails where something was found; `.findings` has what there is so far."""
@@ -31,8 +39,7 @@ def npu_sanitizer(request: pytest.FixtureRequest) -> "Iterator[Sanitizer]":
 
     with Sanitizer("collect", suppress=request.config.getoption("--npu-sanitizer-suppressions")) as check:
         yield check
-    if check.findings:
-        pytest.fail(check.text(), pytrace=False)
+    _judge(check)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -43,6 +50,5 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
     with Sanitizer("collect", suppress=item.config.getoption("--npu-sanitizer-suppressions")) as check:
         result: Any = yield
-    if check.findings:
-        pytest.fail(check.text(), pytrace=False)
+    _judge(check)
     return result

@@ -146,6 +146,22 @@ def test_memory_that_grows_is_read(grow, waited):
     assert not waited or not check.findings, check.text()
 
 
+@pytest.mark.parametrize(("before", "depth"), [(True, 32), (True, 0), (False, 32), (False, 0)])
+def test_where_memory_was_allocated_or_why_that_is_not_known(before, depth):
+    x = fresh_memory() if before else None
+    with Sanitizer("collect", stack_depth=depth) as check:
+        x = fresh_memory() if x is None else x
+        x.fill_(1)
+        with on(torch.npu.Stream()):
+            x.sum()
+    assert len(check.findings) == 1
+    allocated = check.text().partition("allocated at\n")[2].splitlines()[0]
+    for text in (allocated, check.html()):
+        assert ("before the sanitizer was on" in text) == before
+    if not before:
+        assert ("(no Python stack)" in allocated) == (depth == 0)
+
+
 def test_json_and_html():
     with Sanitizer("collect") as check:
         race()
@@ -331,6 +347,9 @@ def test_suppressed(tmp_path, rule):
     with Sanitizer("raise", suppress=path) as check:
         race()
     assert (check.findings, check.suppressed) == ([], 1)
+    assert check.text() == "npu sanitizer: nothing found, 1 suppressed"
+    assert "<h1>npu sanitizer: nothing found, 1 suppressed</h1>" in check.html()
+    assert json.loads(check.json())["suppressed"] == 1
 
 
 def test_suppressions_of_something_else(tmp_path):
@@ -423,6 +442,17 @@ def vnpu(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def test_a_thread_that_outlives_the_script_is_checked(tmp_path):
+    script = tmp_path / "script.py"
+    race = SCRIPT.replace("import sys, torch\n", "").replace("\n", "\n    ")
+    script.write_text(
+        f"import sys, threading, time, torch\ndef work():\n    time.sleep(0.5)\n    {race}\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    done = vnpu("run", "--sanitize", script)
+    assert (done.returncode, "1 × race" in done.stderr) == (1, True), done.stderr
+
+
 @pytest.mark.parametrize(("argv", "code", "found"), [([], 1, 1), (["fail"], 1, 1), (["order", "fail"], 5, 0)])
 def test_run_a_program_and_replay_its_log(tmp_path, argv, code, found):
     script, findings, log = tmp_path / "script.py", tmp_path / "found.json", tmp_path / "log"
@@ -430,13 +460,23 @@ def test_run_a_program_and_replay_its_log(tmp_path, argv, code, found):
     done = vnpu("run", "--sanitize", "--findings", findings, "--log", log, script, *argv)
     assert done.returncode == code, done.stderr
     assert "npu sanitizer" in done.stderr
-    assert len(json.loads(findings.read_text())["findings"]) == found
+    document = json.loads(findings.read_text())
+    assert len(document["findings"]) == found
     assert len(replay(log)) == found
+    for finding in document["findings"]:  # nothing of what ran the script
+        stacks = (finding["first"]["stack"], finding["second"]["stack"], finding["memory"]["allocation_stack"])
+        assert [[(frame["file"], frame["line"]) for frame in stack] for stack in stacks] == [
+            [(str(script), line)] for line in (4, 8, 4)
+        ]
     if argv == ["fail"]:
         page = tmp_path / "page.html"
         again = vnpu("sanitize", "--replay", log, "--json", "--html", page)
         assert again.returncode == 1, again.stderr
         assert len(json.loads(again.stdout)["findings"]) == found
+        rules = tmp_path / "rules"
+        rules.write_text("race:*/script.py:*")
+        none = vnpu("sanitize", "--replay", log, "--suppress", rules)
+        assert (none.returncode, none.stdout) == (0, "npu sanitizer: nothing found, 1 suppressed\n"), none.stderr
         assert "<html" in page.read_text()
 
 
@@ -505,6 +545,120 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(with_vnpu, tmp_path, o
     assert ("nothing found" in done.err) == (done.out != "")
 
 
+# ---- the processes that a program starts ----
+
+RACES = """
+import os, sys, torch
+def race():
+    x = torch.ones(4, device="npu")
+    with torch.npu.stream(torch.npu.Stream()):
+        x.sum()
+    return x
+if __name__ == "__main__":
+    kept = race()
+    os._exit(0) if "os._exit" in sys.argv else sys.exit(3)
+"""
+
+STARTS = """
+import multiprocessing, subprocess, sys, races
+if __name__ == "__main__":
+    kept = races.race() if "itself" in sys.argv else None
+    for how in sys.argv[1:]:
+        if how in ("spawn", "fork", "forkserver"):
+            process = multiprocessing.get_context(how).Process(target=races.race)
+            process.start()
+            process.join()
+        elif how == "os.fork":
+            if not (child := races.os.fork()):
+                kept = races.race()
+                raise ValueError("a child fails")
+            races.os.waitpid(child, 0)
+        elif how != "itself":
+            subprocess.run([sys.executable, races.__file__, how])
+"""
+
+
+@pytest.fixture
+def started(with_vnpu, tmp_path):
+    """Run STARTS under the check; returns the run, and the findings as a document."""
+    (tmp_path / "races.py").write_text(RACES)
+    (tmp_path / "starts.py").write_text(STARTS)
+    (tmp_path / "temporary").mkdir()
+
+    def run(*arguments, how=(), **options):
+        findings = tmp_path / "findings.json"
+        code = f"""
+        import sys
+        from torch_vnpu.cli.program import Program
+        from torch_vnpu.sanitizer.run import run_checked
+        program = Program({str(tmp_path / "starts.py")!r}, {arguments!r})
+        sys.exit(run_checked(program.start, json={str(findings)!r}, html={str(tmp_path / "page.html")!r}, **{options!r}))
+        """
+        done = with_vnpu(code, TMPDIR=str(tmp_path / "temporary"))
+        left = [path for path in (tmp_path / "temporary").iterdir() if path.name.startswith("vnpu")]
+        assert left == []
+        return done, json.loads(findings.read_text())
+
+    return run
+
+
+def test_processes_that_are_started_count(started, tmp_path):
+    done, document = started("itself", "an <argument>", "os._exit")
+    assert done.code == 1
+    ended, silent = document["processes"]
+    script = str(tmp_path / "races.py")
+    assert (ended["argv"], ended["reported"]) == ([script, "an <argument>"], True)
+    assert (silent["argv"], silent["reported"]) == ([script, "os._exit"], False)
+    assert [(one["kind"], one.get("pid")) for one in document["findings"]] == [("race", None), ("race", ended["pid"])]
+    child = document["findings"][1]
+    assert [frame["line"] for frame in child["second"]["stack"]] == [6, 9]
+    assert f"\nprocess {ended['pid']} ({script} 'an <argument>'):\n\nRace: " in done.err
+    assert f"\nprocess {silent['pid']} ({script} os._exit) ended without a report" in done.err
+    assert done.err.endswith("npu sanitizer: 2 × race, 1 process without a report\n")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<section>") == 2
+    assert "an &lt;argument&gt;" in page
+
+
+def test_suppressions_and_the_depth_of_stacks_go_to_the_processes(started, tmp_path):
+    rules = tmp_path / "rules"
+    rules.write_text("race:*\n")
+    done, document = started("spawn", suppress=str(rules), stack_depth=1)
+    # What is allocated in a function is freed at its end.
+    assert (done.code, [finding["kind"] for finding in document["findings"]]) == (1, ["use_after_free"])
+    assert len(document["findings"][0]["first"]["stack"]) == 1
+    assert document["suppressed"] == 1
+    assert done.err.endswith("npu sanitizer: 1 × use after free, 1 suppressed\n")
+    rules.write_text("*:*\n")
+    done, document = started("fork", suppress=str(rules))
+    assert (done.code, done.err) == (0, "npu sanitizer: nothing found, 2 suppressed\n")
+
+
+@pytest.mark.parametrize("how", ["fork", "os.fork"])
+def test_forked_processes_count(started, how):
+    done, document = started(how)
+    assert (done.code, document["findings"][0]["kind"]) == (1, "race")
+    assert [process["reported"] for process in document["processes"]] == [True]
+
+
+def test_a_process_that_leaves_npu_alone_says_nothing(started, tmp_path):
+    (tmp_path / "races.py").write_text("import os\ndef race(): pass\n")
+    done, document = started("fork", "os.fork")
+    assert (done.code, document["processes"]) == (0, [])
+
+
+def test_a_finding_goes_through_json():
+    with Sanitizer("collect") as check:
+        race()
+        stream_programs.freed_while_another_stream_reads()
+        stream_programs.host_overwrites_the_source_of_a_copy()
+    assert {finding.kind for finding in check.findings} == {"race", "host_race", "use_after_free"}
+    for finding in check.findings:
+        again = Finding.of(json.loads(json.dumps(finding.raw())), finding.frames_of)
+        assert again == finding
+        assert again.as_dict() == finding.as_dict()
+
+
 # ---- pytest ----
 
 
@@ -524,10 +678,19 @@ def test_the_pytest_plugin(tmp_path, flag, outcome):
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "torch_vnpu_pytest", *flag]
     run = subprocess.run(
-        [*command, str(tmp_path)], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
+        [*command, str(tmp_path)],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
     )
     assert outcome in run.stdout, run.stdout + run.stderr
     assert "1 × race" in run.stdout
+    assert run.stdout.count("Failed: race: test_some.py:3 and :4") == 1 + bool(flag)
+    assert "_pytest/" not in run.stdout
+    assert "pluggy/" not in run.stdout
 
 
 # ---- the kernel check ----
@@ -556,6 +719,18 @@ def test_the_kernel_check_names_each_operator_before_it_runs(fresh, tmp_path):
     assert "starts on the default stream of npu:0" in starts[-1]
     assert any("in step" in line for line in lines[lines.index(starts[-1]) : crash])
     assert not (tmp_path / "debug" / "npu_debug_kernels").exists()
+
+
+def test_the_kernel_check_names_operators_on_threads_without_python(fresh, tmp_path):
+    run = fresh(
+        "import torch; torch.ones(2, device='npu', requires_grad=True).exp().sum().backward()",
+        ASCEND_OPP_DEBUG_PATH=str(tmp_path),
+    )
+    assert run.code == 0
+    assert "Exception" not in run.err
+    lines = run.err.splitlines()
+    (backward,) = (at for at, line in enumerate(lines) if "aten::mul" in line and " starts on " in line)
+    assert lines[backward + 1] == "    (no Python frames on this thread)"
 
 
 def test_the_debug_directory_stays_while_others_use_it(fresh, tmp_path):

@@ -15,6 +15,8 @@ _MODES: dict[str, Any] = {
     **dict.fromkeys(("1", "true", "yes", "on"), "warn"),
     **{mode: mode for mode in ("raise", "warn", "collect")},
 }
+#: Where a process that `vnpu run --sanitize` has started, by itself or others, reports; private.
+REPORTS = "_VNPU_SANITIZER_REPORTS"
 _QUEUE = "TASK_QUEUE_ENABLE"
 
 
@@ -50,6 +52,11 @@ def enable_optional_features() -> None:
 
 def _check_streams() -> None:
     mode = variables.choice("TORCH_NPU_SANITIZER", _MODES, None)
+    if folder := os.environ.get(REPORTS):
+        from torch_vnpu.sanitizer import children
+
+        if children.join(folder, mode or "collect"):
+            return
     if mode is None:
         return
     from torch_vnpu import sanitizer

@@ -42,7 +42,7 @@ def run(
 
     PROGRAM is a file, a folder or zip file with a __main__.py, or - for stdin. It runs as `python PROGRAM ARGUMENTS...`
     would run it, and its exit code is this command's. It finds CUDA, which is npu, and the module torch_npu, which is
-    torch_vnpu; so do the processes that it starts.
+    torch_vnpu; so do the processes that it starts, and --sanitize checks those, too.
 
     \b
     Example:

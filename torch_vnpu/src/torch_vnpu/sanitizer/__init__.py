@@ -7,11 +7,14 @@ print(check.text())
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from torch_vnpu.sanitizer.findings import Finding, Frame, Side
+from torch_vnpu.sanitizer.findings import Finding, Side
+from torch_vnpu.sanitizer.frames import Frame
 from torch_vnpu.sanitizer.session import Capture, Mode, Sanitizer, SanitizerError, SanitizerWarning
 from torch_vnpu.sanitizer.stream_check import StreamCheckMode
+from torch_vnpu.sanitizer.suppressions import Rule
 
 __all__ = [
     "Finding",
@@ -37,7 +40,7 @@ def enable_npu_sanitizer(
     mode: Mode = "warn",
     *,
     stack_depth: int = 32,
-    suppress: str | Path | None = None,
+    suppress: str | Path | Sequence[Rule] | None = None,
     capture: Capture = "native",
 ) -> Sanitizer:
     """Check this process from now on; the arguments are those of `Sanitizer`. Idempotent: the first call's arguments stay."""

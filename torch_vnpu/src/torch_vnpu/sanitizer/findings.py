@@ -1,30 +1,13 @@
 """What the sanitizer found, as data: two accesses to the same bytes, and the order that is missing between them."""
 
-import os
+import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from itertools import dropwhile
-from typing import Any, Literal, NamedTuple
+from dataclasses import astuple, dataclass, field
+from typing import Any, Literal
 
-import torch
-
-_LISTENERS = (
-    os.path.dirname(__file__) + os.sep,
-    *(
-        os.path.join(os.path.dirname(torch.__file__), *path)
-        for path in (("utils", "_python_dispatch.py"), ("_ops.py",))
-    ),
-)
+from torch_vnpu.sanitizer.frames import Frame, shown
 
 Kind = Literal["race", "host_race", "use_after_free"]
-
-
-class Frame(NamedTuple):
-    """One call of a Python stack."""
-
-    file: str
-    function: str
-    line: int
 
 
 #: Tells the frames of a stack by its number, innermost first.
@@ -102,11 +85,30 @@ class Finding:
             kind, Side(*first), Side(*second), owner, base, size, memory_device, reused, allocated, freed, frames_of
         )
 
-    def frames(self, stack: int) -> list[Frame]:
+    def raw(self) -> tuple[Any, ...]:
+        """What `of` takes: numbers, texts and tuples of them."""
+        owner = (-1, 0) if self.owner is None else self.owner
+        sides = (astuple(self.first), astuple(self.second))
+        memory = (self.base, self.bytes, self.memory_device, self.reused, self.allocated, self.freed)
+        return (self.kind, *sides, *owner, *memory)
+
+    @property
+    def stacks(self) -> tuple[int, int, int, int]:
+        """The numbers of its stacks: of the first access, the second, the allocation and the free; 0 where there is none."""
+        return self.first.stack, self.second.stack, self.allocated, self.freed
+
+    def all_frames(self, stack: int) -> list[Frame]:
         """The Python stack with this number, innermost call first; empty where there was none."""
-        frames = [Frame(*frame) for frame in self.frames_of(stack)] if stack else []
-        # Where Python listened for the operator, the listener's own calls come first.
-        return list(dropwhile(lambda frame: frame.file.startswith(_LISTENERS), frames))
+        return [Frame(*frame) for frame in self.frames_of(stack)] if stack else []
+
+    def frames(self, stack: int) -> list[Frame]:
+        """As `all_frames`, without the calls that are not the program's."""
+        return shown(self.all_frames(stack))
+
+    @property
+    def allocation_is_unseen(self) -> bool:
+        """Whether the memory is known to be no allocation that was seen: it was there before, or comes from elsewhere."""
+        return not self.allocated and self.owner is None and self.memory_device >= 0
 
     @property
     def missing(self) -> str:
@@ -169,3 +171,18 @@ class Finding:
                 "free_stack": stack(self.freed),
             },
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that the checked program started and that used npu. `reported`: it ended so that it could tell its findings."""
+
+    pid: int
+    argv: tuple[str, ...]
+    reported: bool = False
+    findings: tuple[Finding, ...] = ()
+    suppressed: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"process {self.pid} ({shlex.join(self.argv)})"

@@ -54,10 +54,14 @@ class _KernelCheck:
                 shutil.rmtree(self.directory, ignore_errors=True)
 
     def tell(self, kind: str, device: int, stream: int, name: str, *_: Any) -> None:
-        frames = traceback.extract_stack(sys._getframe(1))
+        caller = sys._getframe(0).f_back  # none on a thread of the autograd engine
         where = f"stream {stream} of npu:{device}" if stream else f"the default stream of npu:{device}"
         lines = [f"[npu kernel check] {next(self.numbers)}: {name} starts on {where}"]
-        lines += [f"    {frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames)]
+        if caller is None:
+            lines.append("    (no Python frames on this thread)")
+        else:
+            frames = traceback.extract_stack(caller)
+            lines += [f"    {frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames)]
         # One write: lines of several threads do not mix, and nothing is left in a buffer when the process dies.
         os.write(2, ("\n".join(lines) + "\n").encode(errors="backslashreplace"))
 

@@ -2,10 +2,12 @@
 
 import html
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torch_vnpu.sanitizer.findings import Finding, Frame, Side
+from torch_vnpu.sanitizer.findings import Finding, Process, Side
+from torch_vnpu.sanitizer.frames import Frame, users
 
 _TITLES = {"race": "Race", "host_race": "Race with the host", "use_after_free": "Use after free"}
 
@@ -17,7 +19,7 @@ def as_text(finding: Finding) -> str:
         lines.append(f"  {label}: {side.what} on {side.where}")
         lines += _stack_lines(finding.frames(side.stack))
     lines.append(f"  memory: {finding.bytes} bytes at {finding.base:#x} of {_memory_text(finding)}, allocated at")
-    lines += _stack_lines(finding.frames(finding.allocated))
+    lines += _allocation_lines(finding)
     if finding.freed and finding.second.argument:
         lines.append("  freed at")
         lines += _stack_lines(finding.frames(finding.freed))
@@ -25,31 +27,74 @@ def as_text(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def report(findings: Sequence[Finding]) -> str:
-    """All findings as text, and a line that counts them."""
-    return "\n\n".join([*map(as_text, findings), summary(findings)])
+def headline(findings: Sequence[Finding]) -> str:
+    """One short line: the first one's kind, where the program makes its two accesses, and how many more there are."""
+    finding = findings[0]
+    first, second = (users(finding.frames(side.stack)) for side in (finding.first, finding.second))
+    where = [f"{os.path.basename(call.file)}:{call.line}" if call else "(no Python stack)" for call in (first, second)]
+    if first and second and first.file == second.file:
+        where[1] = f":{second.line}"
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"{_TITLES[finding.kind].lower()}: {' and '.join(where)}{more}"
 
 
-def summary(findings: Sequence[Finding]) -> str:
-    """One line that counts them by kind."""
-    if not findings:
-        return "npu sanitizer: nothing found"
-    counts = ((_TITLES[kind].lower(), sum(finding.kind == kind for finding in findings)) for kind in _TITLES)
-    return "npu sanitizer: " + ", ".join(f"{count} × {title}" for title, count in counts if count)
+def report(findings: Sequence[Finding], suppressed: int = 0, processes: Sequence[Process] = ()) -> str:
+    """All findings as text, those of other processes after a line that names it, and a line that counts them."""
+    parts = [*map(as_text, findings)]
+    for process in processes:
+        if not process.reported:
+            parts.append(_unreported(process))
+        elif process.findings:
+            parts += [f"{process.title}:", *map(as_text, process.findings)]
+    return "\n\n".join([*parts, summary(findings, suppressed, processes)])
 
 
-def as_json(findings: Iterable[Finding], statistics: dict[str, int] | None = None) -> str:
-    """`{"findings": [...], "statistics": {...}}`; the findings as `Finding.as_dict` has them."""
+def summary(findings: Sequence[Finding], suppressed: int = 0, processes: Sequence[Process] = ()) -> str:
+    """One line that counts them by kind, of all processes, and what is not among them."""
+    every = [*findings, *(finding for process in processes for finding in process.findings)]
+    counts = ((_TITLES[kind].lower(), sum(finding.kind == kind for finding in every)) for kind in _TITLES)
+    parts = [f"{count} × {title}" for title, count in counts if count] or ["nothing found"]
+    if suppressed := suppressed + sum(process.suppressed for process in processes):
+        parts.append(f"{suppressed} suppressed")
+    if silent := sum(not process.reported for process in processes):
+        parts.append(f"{silent} process{'' if silent == 1 else 'es'} without a report")
+    return "npu sanitizer: " + ", ".join(parts)
+
+
+def as_json(
+    findings: Iterable[Finding],
+    statistics: dict[str, int] | None = None,
+    *,
+    suppressed: int = 0,
+    processes: Sequence[Process] = (),
+) -> str:
+    """`{"findings": [...], "suppressed": 0, "processes": [...], "statistics": {...}}`.
+
+    The findings are as `Finding.as_dict` has them; those of another process have its `pid`, too. `processes` has the pid and
+    argv of each, and whether it reported.
+    """
     document: dict[str, Any] = {"findings": [finding.as_dict() for finding in findings]}
+    for process in processes:
+        document["findings"] += [{**finding.as_dict(), "pid": process.pid} for finding in process.findings]
+    document["suppressed"] = suppressed + sum(process.suppressed for process in processes)
+    document["processes"] = [
+        {"pid": process.pid, "argv": process.argv, "reported": process.reported} for process in processes
+    ]
     if statistics is not None:
         document["statistics"] = statistics
     return json.dumps(document, indent=2)
 
 
-def as_html(findings: Sequence[Finding]) -> str:
+def as_html(findings: Sequence[Finding], suppressed: int = 0, processes: Sequence[Process] = ()) -> str:
     """A page of its own, without scripts or anything from elsewhere."""
-    body = "\n".join(_section(number, finding) for number, finding in enumerate(findings, 1))
-    page = _PAGE.format(summary=html.escape(summary(findings)), body=body)
+    parts = [_section(number, finding) for number, finding in enumerate(findings, 1)]
+    for process in processes:
+        if not process.reported:
+            parts.append(f"<p>{html.escape(_unreported(process))}</p>")
+        elif process.findings:
+            parts.append(f"<h2>{html.escape(process.title)}</h2>")
+            parts += [_section(number, finding) for number, finding in enumerate(process.findings, 1)]
+    page = _PAGE.format(summary=html.escape(summary(findings, suppressed, processes)), body="\n".join(parts))
     return page.encode(errors="backslashreplace").decode()  # the name of a file may be no UTF-8
 
 
@@ -57,28 +102,40 @@ def _memory_text(finding: Finding) -> str:
     return "the host" if finding.memory_device < 0 else f"npu:{finding.memory_device}"
 
 
+def _unreported(process: Process) -> str:
+    return f"{process.title} ended without a report (by a signal or os._exit), or still runs"
+
+
+def _allocation_lines(finding: Finding) -> list[str]:
+    if finding.allocation_is_unseen:
+        return ["    (before the sanitizer was on, or not by npu's allocator)"]
+    return _stack_lines(finding.frames(finding.allocated))
+
+
 def _stack_lines(frames: Sequence[Frame]) -> list[str]:
     return [f"    {frame.file}:{frame.line} in {frame.function}" for frame in frames] or ["    (no Python stack)"]
 
 
 def _section(number: int, finding: Finding) -> str:
-    def stack(title: str, frames: Sequence[Frame]) -> str:
-        text = html.escape("\n".join(line.strip() for line in _stack_lines(frames)))
+    def stack(title: str, lines: Sequence[str]) -> str:
+        text = html.escape("\n".join(line.strip() for line in lines))
         return f"<h3>{html.escape(title)}</h3><pre>{text}</pre>"
 
     parts = [
         f"<section><h2>{number}. {_TITLES[finding.kind]}</h2>",
         f"<p>{html.escape(finding.missing)}</p>",
         _lanes(finding),
-        stack(f"1: {finding.first.what} on {finding.first.where}", finding.frames(finding.first.stack)),
-        stack(f"2: {finding.second.what} on {finding.second.where}", finding.frames(finding.second.stack)),
+        stack(f"1: {finding.first.what} on {finding.first.where}", _stack_lines(finding.frames(finding.first.stack))),
+        stack(
+            f"2: {finding.second.what} on {finding.second.where}", _stack_lines(finding.frames(finding.second.stack))
+        ),
         stack(
             f"{finding.bytes} bytes at {finding.base:#x} of {_memory_text(finding)}, allocated",
-            finding.frames(finding.allocated),
+            _allocation_lines(finding),
         ),
     ]
     if finding.freed and finding.second.argument:
-        parts.append(stack("freed", finding.frames(finding.freed)))
+        parts.append(stack("freed", _stack_lines(finding.frames(finding.freed))))
     parts.append(f"<p>Fix: <code>{html.escape(finding.fix)}</code></p></section>")
     return "\n".join(parts)
 

@@ -1,6 +1,7 @@
 """One run of the stream check: a detector, what feeds it, and what is done with each finding."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -9,6 +10,7 @@ from torch_vnpu import _C
 from torch_vnpu.distributed import told
 from torch_vnpu.sanitizer import render, suppressions
 from torch_vnpu.sanitizer.findings import Finding
+from torch_vnpu.sanitizer.suppressions import Rule
 
 Mode = Literal["raise", "warn", "collect"]
 Capture = Literal["native", "dispatch"]
@@ -33,8 +35,8 @@ class Sanitizer:
 
     `mode`: `raise` a SanitizerError in the call that completes a finding, `warn` of it, or `collect` it silently; `findings`
     has them in every mode. `stack_depth`: how many frames of each Python stack are kept (at most 128). `suppress`: a file of
-    suppressions. `capture`: `native` sees every kernel of every thread; `dispatch` sees the operators of the calling thread
-    through a TorchDispatchMode (and of its backward passes), for comparison and for other backends.
+    suppressions, or rules that were read. `capture`: `native` sees every kernel of every thread; `dispatch` sees the operators
+    of the calling thread through a TorchDispatchMode (and of its backward passes), for comparison and for other backends.
 
     Raises ValueError for an unknown mode or capture, or a bad suppression file.
     """
@@ -44,7 +46,7 @@ class Sanitizer:
         mode: Mode = "warn",
         *,
         stack_depth: int = 32,
-        suppress: str | Path | None = None,
+        suppress: str | Path | Sequence[Rule] | None = None,
         capture: Capture = "native",
     ) -> None:
         if mode not in MODES:
@@ -56,7 +58,7 @@ class Sanitizer:
         self.mode = mode
         self.findings: list[Finding] = []
         self.suppressed = 0
-        self._rules = suppressions.load(suppress) if suppress is not None else []
+        self.rules = suppressions.load(suppress) if isinstance(suppress, str | Path) else list(suppress or ())
         self._detector = _C.Detector(stack_depth)
         self._dispatch: Any = None
         if capture == "dispatch":
@@ -104,18 +106,18 @@ class Sanitizer:
         return self._detector.statistics()
 
     def text(self) -> str:
-        """All findings, and a line that counts them."""
-        return render.report(self.findings)
+        """All findings, and a line that counts them, and those that were suppressed."""
+        return render.report(self.findings, self.suppressed)
 
     def json(self) -> str:
-        return render.as_json(self.findings, self.statistics)
+        return render.as_json(self.findings, self.statistics, suppressed=self.suppressed)
 
     def html(self) -> str:
-        return render.as_html(self.findings)
+        return render.as_html(self.findings, self.suppressed)
 
     def _report(self, raw: tuple[Any, ...]) -> None:
         finding = Finding.of(raw, self._detector.frames)
-        if any(rule.fits(finding) for rule in self._rules):
+        if any(rule.fits(finding) for rule in self.rules):
             self.suppressed += 1
             return
         self.findings.append(finding)

@@ -20,14 +20,12 @@ class Rule:
     def fits(self, finding: Finding) -> bool:
         if self.kind not in ("*", finding.kind):
             return False
-        sides = (finding.first, finding.second)
-        if any(fnmatchcase(side.operation, self.pattern) for side in sides):
+        if any(fnmatchcase(side.operation, self.pattern) for side in (finding.first, finding.second)):
             return True
-        stacks = (*(side.stack for side in sides), finding.allocated, finding.freed)
         return any(
             fnmatchcase(f"{frame.file}:{frame.function}", self.pattern)
-            for stack in stacks
-            for frame in finding.frames(stack)
+            for stack in finding.stacks
+            for frame in finding.all_frames(stack)
         )
 
 

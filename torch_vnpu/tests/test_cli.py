@@ -129,6 +129,7 @@ def test_a_program_and_its_children_find_cuda_and_torch_npu(
     ("arguments", "code", "told"),
     [
         (["run", "no-such-file.py"], 2, "there is no file 'no-such-file.py' to run"),
+        (["run", "nosuch.py"], 2, "there is no file 'nosuch.py' to run\n"),
         (["run", "no_such.module"], 2, "to run; for a module, say vnpu run -m no_such.module"),
         (["run", "."], 2, "there is no __main__.py in '.'\n"),
         (["run"], 2, "Missing argument 'PROGRAM'"),

@@ -234,6 +234,27 @@ def test_the_hooks_act_at_once_where_the_compiler_is_loaded_already(with_torch):
     ).passed()
 
 
+@pytest.mark.parametrize("first", ["dynamo", "inductor", "inductor_patches"])
+def test_the_modules_of_the_compiler_may_be_imported_first(with_torch, first):
+    with_torch(
+        f"""
+        import torch_vnpu.compile.{first}
+        import torch
+        from torch._dynamo.device_interface import get_interface_for_device
+        assert get_interface_for_device("npu:1").device_count() == 2
+        def f(x):
+            return x * 2 if torch.npu.is_available() else x
+        for backend in ("eager", "npu"):
+            assert torch.compile(f, backend=backend, fullgraph=True)(torch.ones(1, device="npu")).tolist() == [2]
+        import torch._inductor.compile_fx
+        from torch._inductor.codegen.common import get_scheduling_for_device
+        assert get_scheduling_for_device("npu") is not None
+        from torch_vnpu._init.patches import manager
+        assert {{"inductor-cpu-loops", "inductor-cpu-backend"}} <= {{patch.id for patch in manager.applied}}
+        """
+    ).passed()
+
+
 def test_checkpointing_without_a_tensor_on_npu_repeats_the_autocast_of_npu(with_vnpu):
     run = with_vnpu(
         """

@@ -1,8 +1,11 @@
 """The public surface of `torch_vnpu`: lazy names, operators of `torch.ops.npu`, deprecated names, dtypes, HiFloat8."""
 
+import builtins
 import math
+import re
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +18,27 @@ from torch_vnpu._hifloat8 import decode, encode
 
 F = torch.nn.functional
 LAZY = ("HiFloat8Tensor", "erase_stream", "matmul_checksum")
+SUBMODULES = {
+    "asd",
+    "compat",
+    "compile",
+    "contrib",
+    "distributed",
+    "errors",
+    "logs",
+    "npu",
+    "ops",
+    "profiler",
+    "sanitizer",
+}
+ROOT = Path(__file__).parents[2]
+#: Every `torch_vnpu.…` of the documentation, by page.
+MENTIONED = {
+    page.relative_to(ROOT).as_posix(): sorted(
+        set(re.findall(r"\btorch_vnpu(?:\.[A-Za-z_]\w*)+", page.read_text("utf-8")))
+    )
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+}
 
 
 def test_every_name_is_in_all_and_in_dir_and_can_be_had():
@@ -43,6 +67,57 @@ def test_lazy_names_load_when_they_are_used(with_torch):
         """
     )
     assert run.passed().lines == ["[]", "['torch_vnpu._hifloat8']", "True True", "False"]
+
+
+def test_public_submodules_are_shown_and_the_import_of_all_names_leaves_the_builtins():
+    assert set(dir(torch_vnpu)) >= SUBMODULES
+    assert not set(torch_vnpu.__all__) & set(dir(builtins))
+    found = {path.stem for path in Path(torch_vnpu.__file__).parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert {name for name in found if not name.startswith("_")} == SUBMODULES | {"cli"}  # which is a command
+
+
+@pytest.mark.parametrize("page", [page for page, names in MENTIONED.items() if names])
+def test_what_the_documentation_names_is_there_after_the_import_of_the_package(with_torch, page):
+    # Only a module below a submodule is imported by its name; what is named with one attribute is to be had as one.
+    run = with_torch(
+        f"""
+        import importlib, sys, torch, torch_vnpu
+        def had(name):
+            value = torch_vnpu
+            parts = name.split(".")[1:]
+            for at, part in enumerate(parts, 2):
+                if at > 2 and not hasattr(value, part):
+                    importlib.import_module(".".join(name.split(".")[:at]))
+                value = getattr(value, part)
+        for name in {MENTIONED[page]!r}:
+            for loaded in {SUBMODULES - {"npu", "errors", "ops"}!r} & vars(torch_vnpu).keys():
+                delattr(torch_vnpu, loaded)  # one mention must not help the next
+            try:
+                had(name)
+            except (AttributeError, ImportError) as error:
+                print(name, error)
+        print(torch.npu.is_initialized())
+        """
+    )
+    assert run.passed().lines == ["False"]
+
+
+def test_submodules_load_when_they_are_used(with_torch):
+    run = with_torch(
+        f"""
+        import sys, torch, torch_vnpu
+        def loaded():
+            return {{name for name in {SUBMODULES!r} if f"torch_vnpu.{{name}}" in sys.modules}}
+        dir(torch_vnpu)
+        print(sorted(loaded()))
+        for name in {sorted(SUBMODULES)!r}:
+            assert getattr(torch_vnpu, name) is sys.modules[f"torch_vnpu.{{name}}"]
+        print(loaded() == {SUBMODULES!r}, torch.npu.is_initialized())
+        print("torch_npu" in sys.modules, torch.cuda.is_available())
+        print(torch_vnpu.sanitizer.is_enabled(), torch_vnpu.asd.is_enabled())
+        """
+    )
+    assert run.passed().lines == ["['errors', 'npu', 'ops']", "True False", "False False", "False False"]
 
 
 def test_dtypes_are_those_of_torch():

@@ -229,6 +229,18 @@ def test_events_are_not_shared_between_processes():
             use()
 
 
+@pytest.mark.parametrize("external", [False, True])
+def test_an_event_takes_what_that_of_cuda_takes(external):
+    start, end = (torch.npu.Event(True, blocking=True, external=external) for _ in range(2))
+    start.record()
+    torch.ones(2, device="npu").add_(1)
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+    ours, theirs = (inspect.signature(module.Event.__new__).parameters for module in (torch.npu, torch.cuda))
+    assert [(one.name, one.default) for one in ours.values()] == [(one.name, one.default) for one in theirs.values()]
+
+
 # ---- memory ----
 
 

@@ -280,6 +280,16 @@ def test_a_summary_of_ours(vnpu, real):
     )
     page = vnpu("summary", real, "--top", 2).output
     assert "host-bound" in page
+    # Every time has its unit, beside it or in the head of its column.
+    lines = page.splitlines()
+    heads = [line.split("  ") for line in lines if line.lstrip().startswith(("device  stream", "total"))]
+    assert [[name.strip() for name in head if name.strip()] for head in heads] == [
+        ["device", "stream", "slices", "busy (µs)", "idle (µs)"],
+        ["total (µs)", "count", "longest (µs)", "kernel"],
+    ]
+    times = re.findall(r"\d+\.\d{3}\b(.{3})", "\n".join(lines[: lines.index("")]))
+    assert len(times) > 6
+    assert set(times) == {" µs"}
     assert "more (--top)" in page
 
 

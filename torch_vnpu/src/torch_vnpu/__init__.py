@@ -29,4 +29,4 @@ __getattr__ = _exports.attribute
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_exports.shown()})

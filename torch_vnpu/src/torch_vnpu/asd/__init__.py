@@ -1,6 +1,6 @@
 """Silent data corruption: gradients that are watched while a model trains, and a matmul that is verified by its checksum.
 
-`NPU_ASD_ENABLE=1` watches the gradients of all parameters on npu from the import on.
+`NPU_ASD_ENABLE=1` watches the gradients of modules' parameters on npu from the import on.
 """
 
 from torch_vnpu.asd.checksum import matmul_checksum

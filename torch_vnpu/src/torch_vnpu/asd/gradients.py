@@ -72,7 +72,10 @@ def register_asd_hook(x: Tensor, weight: Tensor) -> None:
 
 
 def enable() -> None:
-    """Watch the gradients of all parameters on npu, from the next time that their module is called. Idempotent."""
+    """Watch the gradients of parameters on npu, from the next time that the module which holds them is called. Idempotent.
+
+    What no module that is called holds itself is not watched: a leaf without a module, a ParameterList.
+    """
     if not _hooks:
         _hooks.append(torch.nn.modules.module.register_module_forward_pre_hook(_watch_parameters))
 

@@ -76,7 +76,8 @@ def run(
 def _require_program(path: str) -> None:
     # Not `isfile`: a program may come through a pipe, /dev/stdin or what a shell writes for <(…).
     if not os.path.exists(path):
-        hint = f"; for a module, say vnpu run -m {path}" if all(map(str.isidentifier, path.split("."))) else ""
+        is_name = all(map(str.isidentifier, path.split("."))) and not path.endswith((".py", ".pyc", ".pyw"))
+        hint = f"; for a module, say vnpu run -m {path}" if is_name else ""
         raise click.UsageError(f"there is no file {path!r} to run{hint}")
     try:
         packed = packed_main(path)

@@ -152,13 +152,16 @@ def _page(result: Summary, top: int) -> str:
             ("idle", device.idle),
         ]
         parts.append((f"of which host-bound, in {device.host_bound_gaps} gaps", device.host_bound))
-        lines += [f"  {name:<36} {time:>14.3f}  {_share(time, device.span)}" for name, time in parts]
+        lines += [f"  {name:<36} {time:>14.3f} µs  {_share(time, device.span)}" for name, time in parts]
         for gap in device.gaps:
             whose = {True: "host-bound", False: "launched, not yet run", None: "launch unknown"}[gap.host_bound]
-            lines.append(f"  gap of {gap.length:.3f} at {gap.start:.3f}, before {gap.before}: {whose}")
-    lines += ["", *_table(["device", "stream", "slices", "busy", "idle"], map(dataclasses.astuple, result.streams))]
+            lines.append(f"  gap of {gap.length:.3f} µs at {gap.start:.3f} µs, before {gap.before}: {whose}")
+    lines += [
+        "",
+        *_table(["device", "stream", "slices", "busy (µs)", "idle (µs)"], map(dataclasses.astuple, result.streams)),
+    ]
     kernels = [(kernel.total, kernel.count, kernel.longest, kernel.name) for kernel in result.kernels[:top]]
-    lines += ["", *_table(["total", "count", "longest", "kernel"], kernels)]
+    lines += ["", *_table(["total (µs)", "count", "longest (µs)", "kernel"], kernels)]
     if len(result.kernels) > top:
         lines.append(f"and {len(result.kernels) - top} more (--top)")
     return _lines(lines)

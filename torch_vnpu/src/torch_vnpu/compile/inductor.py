@@ -73,10 +73,9 @@ class _RefusedWrapper:
 
 def register() -> None:
     """Register the above with Inductor, and apply the patches that belong to it."""
-    from torch_vnpu._init import patches
+    from torch_vnpu.compile import inductor_patches
 
     register_backend_for_device("npu", CppScheduling, NpuWrapper, _RefusedWrapper)
     register_device_op_overrides("npu", NpuOverrides())
-    patches.register_patch_module("torch_vnpu.compile.inductor_patches")
     for name in ("inductor-cpu-loops", "inductor-cpu-backend"):
-        patches.manager.apply(name)
+        inductor_patches.manager.apply(name)

@@ -4,8 +4,8 @@
 `torch_vnpu.contrib.cuda_on_npu()` instead. What is redirected, and what is not, is said in docs/compat.md.
 """
 
-from torch_vnpu.contrib._transfer import activate, deactivate, is_active
+from torch_vnpu.contrib._transfer import activate, deactivate, is_active, manager
 
-__all__ = ["activate", "deactivate", "is_active"]
+__all__ = ["activate", "deactivate", "is_active", "manager"]
 
 activate()

@@ -29,7 +29,7 @@ DIFFERS: dict[str, str] = {
         "BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short",
     )},
     "CudaError": "its `code` is one of `npurt().npuError`",
-    "Event": "makes a `torch.Event`; sharing it between processes is refused; `external`, which is for graphs, is absent",
+    "Event": "makes a `torch.Event`; sharing it between processes is refused; `external` is for graphs and has no effect",
     "Stream": "`priority` is kept and has no effect; the handle is `npu_stream`",
     "ExternalStream": "takes handles of `npurt().npuStreamCreate` and checks them; `device` may be left out",
     "get_stream_from_external": "checks the handle; `device` may be left out",

@@ -64,12 +64,15 @@ class _NpuEvents(type):
 
 
 class Event(torch.Event, metaclass=_NpuEvents):
-    """A mark in a stream. `enable_timing` is needed for `elapsed_time` (milliseconds).
+    """A mark in a stream. `enable_timing` is needed for `elapsed_time` (milliseconds); `interprocess` is refused.
 
+    `external` says what the event is while a graph is captured, as in torch.cuda; there are no graphs, so it changes nothing.
     What is made is a `torch.Event`: torch's own methods refuse another class where they take an event.
     """
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> torch.Event:
         if interprocess:
             cls.from_ipc_handle()
         _lazy.init()

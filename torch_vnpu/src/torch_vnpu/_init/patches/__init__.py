@@ -6,6 +6,7 @@ Modules named `*_patches` in this package are found by themselves; a component e
 from unpatch.patches import PatchManager
 
 GROUPS = ("monkey", "api", "distributed", "dynamo", "profiler", "npu", "warning", "asd")
+_AT_LOAD = "dynamo"  # what it writes exists only once torch's compiler is loaded, which then applies it
 
 manager = PatchManager("torch_vnpu", order=GROUPS)
 patch = manager.patch
@@ -16,4 +17,8 @@ register_patch_module = manager.register_patch_module
 def apply_patches() -> None:
     """Find and apply every patch that is not disabled (UNPATCH_DISABLE names ids or groups, separated by commas)."""
     manager.discover(__name__)
-    manager.apply_all()
+    for group in GROUPS:
+        if group != _AT_LOAD:
+            manager.apply_group(group)
+    # Declared only when somebody lists, checks or applies patches.
+    manager.register_patch_module("torch_vnpu.compile.inductor_patches")

@@ -50,6 +50,29 @@ def test_a_linear_layer_on_npu_is_addmm_within_linear(listing):
     assert ["npu::mm"] in [operator["kernels"] for operator in backward]
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "nn.Softmax(-1)",
+        "nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))",
+        "nn.Sequential(nn.Tanh(), nn.Sigmoid(), nn.GELU(), nn.LayerNorm(4))",
+        "(lambda x: (x.tanh() @ x).relu() + x.exp().detach() * x.sigmoid())",
+    ],
+)
+def test_every_operator_that_computes_has_its_device_kernel(listing, target):
+    """In the backward pass too, where saved results are read (which looks like `detach`) and gradients are added up."""
+    found = listing(target, "--input", "4,4", "--device", "npu")["operators"]
+    views = {"aten::detach", "aten::t", "aten::view"}
+    without = [operator["call"]["name"] for operator in found if not operator["kernels"]]
+    assert set(without) <= views
+    for operator in found:
+        name = operator["call"]["name"].removeprefix("aten::")
+        # Autograd adds in place where no recorder holds what it adds to.
+        in_place = name.replace("add.", "add_.") if operator["node"] else name
+        assert operator["kernels"] in ([], [f"npu::{name}"], [f"npu::{in_place}"])
+    assert any(operator["kernels"] and operator["call"]["thread"] == "backward" for operator in found)
+
+
 def test_the_table_names_all_of_it(ops):
     text = ops("nn.Linear(4, 2)", "--device", "npu", "--no-backward").stdout
     row = next(line for line in text.splitlines() if "aten::addmm" in line)

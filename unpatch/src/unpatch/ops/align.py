@@ -46,13 +46,12 @@ def align(calls: Sequence[Hashable], events: Sequence[Hashable], after: Sequence
     due = [start]
     while end not in came:
         further = []
-        for place in due:
-            call, event = place
+        for call, event in due:
             for step in ((call + 1, event), (call, event + 1)):
                 if step[0] <= end[0] and step[1] <= end[1]:
                     reached, taken = through(*step)
                     if reached not in came:
-                        came[reached] = (place, taken)
+                        came[reached] = ((call, event), taken)
                         further.append(reached)
         due = further
     result: list[int | None] = [None] * len(calls)

@@ -186,6 +186,52 @@ def test_aliases_and_keys_of_several_parts_are_adopted_whole(project):
     assert tried.returncode == 0, tried.stderr + (project.folder / "adopted.py").read_text()
 
 
+_PACKAGE = """
+import target
+
+class Class:
+    def adopted(x): return x
+
+def function(x): return x
+"""
+_WRITES = "target.function = function\ntarget.TABLE['k'] = Class\n"
+_APPLY = "from mypkg import adopted\nadopted.manager.apply_all()\n"
+
+
+@pytest.mark.parametrize(
+    ("init", "patching"),
+    [("from mypkg import patching\n", _APPLY), (f"from mypkg import patching\n{_APPLY}", "")],
+    ids=["where the writes stood", "in __init__"],
+)
+def test_a_package_that_adopts_its_patches_makes_the_same_ones_as_before(project, init, patching):
+    folder = project.folder / "mypkg"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from mypkg import patching\n")
+    (folder / "patching.py").write_text(_PACKAGE + _WRITES)
+    old = project.folder / "old.json"
+    old.write_text(project.audit("mypkg", "--json").stdout)
+    ids = ["target.function@mypkg.patching", "target.TABLE['k']@mypkg.patching"]
+    done = project.run("adopt", *ids, "--from", str(old), "--out", "mypkg/adopted.py")
+    assert done.returncode == 0, done.stderr
+    (folder / "__init__.py").write_text(init)
+    (folder / "patching.py").write_text(_PACKAGE + patching)
+
+    done = project.audit("mypkg", "--baseline", str(old), "--fail-on", "new", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    new = project.folder / "new.json"
+    new.write_text(done.stdout)
+    told = project.run("audit", "--diff", str(old), str(new)).stdout.splitlines()
+    assert [line.rpartition("@")[0] for line in told[:-1]] == [
+        "changed (declared): target.TABLE['k']",
+        "changed (declared): target.function",
+    ]
+    assert told[-1] == "2 differences."
+
+    (folder / "patching.py").write_text(_PACKAGE + patching + "target.other = function\n")
+    done = project.audit("mypkg", "--baseline", str(old), "--fail-on", "new")
+    assert (done.returncode, done.stderr) == (1, "Not in the baseline: target.other@mypkg.patching\n")
+
+
 def test_what_cannot_be_adopted_is_refused(project):
     found = project.saved("found.json")
     done = project.run("adopt", "target.added@patcher", "--from", found)

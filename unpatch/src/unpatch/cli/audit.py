@@ -93,7 +93,7 @@ def audit(
         output.echo_json(result)
     else:
         _show(result, everything)
-    new = [one for one in compare.differences(before, result) if one.change != "gone"] if before is not None else []
+    new = [one for one in compare.differences(before, result) if one.is_new] if before is not None else []
     if new and not as_json:
         click.echo("Not in the baseline: " + ", ".join(one.id for one in new), err=True)
     failing = bool(result.error) or (fail_on == "new" and bool(new)) or (fail_on == "any" and bool(result.of("patch")))

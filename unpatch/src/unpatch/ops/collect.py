@@ -8,6 +8,7 @@ they are joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ def collect(
     backward: bool = True,
     stacks: bool = False,
     graphs: bool = False,
+    around_recording: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Listing:
     """Run `function(*arguments)`, and the backward pass of its outputs where there is one. What it raises passes.
 
@@ -42,6 +44,7 @@ def collect(
         backward: run the backward pass, too.
         stacks: say where each operator was called.
         graphs: have AOTAutograd make the graphs (seconds).
+        around_recording: makes what is entered for the recorded run only.
     """
 
     def run() -> Any:
@@ -56,7 +59,7 @@ def collect(
     _forget_gradients(function, arguments)
     run()  # what happens the first time only: lazy buffers, caches
     _forget_gradients(function, arguments)
-    with stacks_end_at(run.__code__), record_ops(stacks) as recorded:
+    with around_recording(), stacks_end_at(run.__code__), record_ops(stacks) as recorded:
         result = run()
         nodes = _nodes(result)
     _forget_gradients(function, arguments)
@@ -188,14 +191,14 @@ def _decomposition(name: str) -> str:
 
 
 def _graphs(function: Any, arguments: tuple[Any, ...], backward: bool) -> dict[str, str]:
-    from torch._functorch.aot_autograd import aot_function, aot_module
+    from torch._functorch.aot_autograd import aot_function, aot_module, make_boxed_func
 
     graphs: dict[str, str] = {}
 
     def keep(which: str) -> Callable[[Any, Any], Any]:
         def compile(module: Any, inputs: Any) -> Any:
             graphs[which] = str(module.graph)
-            return module.forward
+            return make_boxed_func(module.forward)
 
         return compile
 

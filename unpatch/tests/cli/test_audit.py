@@ -95,6 +95,37 @@ def test_a_failing_target_exits_with_1_and_shows_its_own_error(project):
     assert "target.function" in done.stdout
 
 
+@pytest.mark.parametrize("command", [["audit", "--no-cache"], ["run", "--without", "target.function@failing"]])
+@pytest.mark.parametrize(
+    "write", ["O.pop = 1", "del O.pop", "setattr(O, 'pop', 1)", "target.TABLE[[]] = 1", "target.TABLE.update(1)"]
+)
+def test_a_write_that_fails_is_the_targets_own_error(project, command, write):
+    """No frame of the tracer that does the write, nor in what was being handled meanwhile."""
+    project.write(
+        failing=f"import target\nfrom collections import OrderedDict as O\nfrom builtins import setattr\n"
+        f"target.function = len\ntry:\n    {write}\nexcept TypeError:\n    import deeper\n",
+        deeper=f"import target\nfrom collections import OrderedDict as O\ndef deep():\n    {write}\ndeep()\n",
+    )
+    done = project.run(*command, "failing.py")
+    assert done.returncode == 1
+    files = re.findall(r'File "([^"]+)"', done.stderr)
+    assert [os.path.basename(file) for file in files] == ["failing.py", "failing.py", "deeper.py", "deeper.py"]
+    assert done.stderr.splitlines()[-1].startswith("TypeError: ")
+
+
+def test_many_registrations_are_a_line(project):
+    project.write(patcher=PATCHER + "for number in range(25): target.TABLE[number] = new\n")
+    lines = project.audit("patcher").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["patch", "addition"]
+    assert lines[3:] == [
+        "26 registrations (entry) by patcher, such as target.TABLE['k']: --all lists them",
+        "patcher: 1 patch, 1 addition, 26 registrations.",
+    ]
+    everything = project.audit("patcher", "--all").stdout.splitlines()
+    assert sum(line.split()[0] == "registration" for line in everything) == 26
+    assert len(json.loads(project.audit("patcher", "--json").stdout)["findings"]) == 28
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -43,6 +43,25 @@ def test_wrong_usage(write_study, tmp_path):
     done = run(folder, "--out", tmp_path / "out", "--only", "absent")
     assert done.exit_code == 2
     assert "declares no patch absent" in done.stderr
+    assert run(folder, "--only", " , ").exit_code == 2
+
+
+SEVERAL = """
+for name in ("one", "two", "three"):
+    manager.declare(id=name, group="all", reason="r").add(f"library.{name}", 1)
+
+@study.workload()
+def doubles(case):
+    case.output("y", library.double(2))
+"""
+
+
+def test_some_patches_are_judged_by_commas_or_by_repeating(write_study, tmp_path):
+    folder = write_study(SEVERAL)
+    done = run(folder, "--out", tmp_path / "out", "--json", "--only", "double, one", "--only", "three")
+    assert done.exit_code == 0, done.output
+    judged = [patch["patch"]["id"] for patch in msgspec.json.decode(done.stdout_bytes)["study"]["patches"]]
+    assert judged == ["double", "one", "three"]
 
 
 FAILING = """

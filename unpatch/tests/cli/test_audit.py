@@ -95,6 +95,37 @@ def test_a_failing_target_exits_with_1_and_shows_its_own_error(project):
     assert "target.function" in done.stdout
 
 
+@pytest.mark.parametrize("command", [["audit", "--no-cache"], ["run", "--without", "target.function@failing"]])
+@pytest.mark.parametrize(
+    "write", ["O.pop = 1", "del O.pop", "setattr(O, 'pop', 1)", "target.TABLE[[]] = 1", "target.TABLE.update(1)"]
+)
+def test_a_write_that_fails_is_the_targets_own_error(project, command, write):
+    """No frame of the tracer that does the write, nor in what was being handled meanwhile."""
+    project.write(
+        failing=f"import target\nfrom collections import OrderedDict as O\nfrom builtins import setattr\n"
+        f"target.function = len\ntry:\n    {write}\nexcept TypeError:\n    import deeper\n",
+        deeper=f"import target\nfrom collections import OrderedDict as O\ndef deep():\n    {write}\ndeep()\n",
+    )
+    done = project.run(*command, "failing.py")
+    assert done.returncode == 1
+    files = re.findall(r'File "([^"]+)"', done.stderr)
+    assert [os.path.basename(file) for file in files] == ["failing.py", "failing.py", "deeper.py", "deeper.py"]
+    assert done.stderr.splitlines()[-1].startswith("TypeError: ")
+
+
+def test_many_registrations_are_a_line(project):
+    project.write(patcher=PATCHER + "for number in range(25): target.TABLE[number] = new\n")
+    lines = project.audit("patcher").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["patch", "addition"]
+    assert lines[3:] == [
+        "26 registrations (entry) by patcher, such as target.TABLE['k']: --all lists them",
+        "patcher: 1 patch, 1 addition, 26 registrations.",
+    ]
+    everything = project.audit("patcher", "--all").stdout.splitlines()
+    assert sum(line.split()[0] == "registration" for line in everything) == 26
+    assert len(json.loads(project.audit("patcher", "--json").stdout)["findings"]) == 28
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -184,6 +215,52 @@ def test_aliases_and_keys_of_several_parts_are_adopted_whole(project):
         [sys.executable, "trying.py"], cwd=project.folder, capture_output=True, text=True, check=False
     )
     assert tried.returncode == 0, tried.stderr + (project.folder / "adopted.py").read_text()
+
+
+_PACKAGE = """
+import target
+
+class Class:
+    def adopted(x): return x
+
+def function(x): return x
+"""
+_WRITES = "target.function = function\ntarget.TABLE['k'] = Class\n"
+_APPLY = "from mypkg import adopted\nadopted.manager.apply_all()\n"
+
+
+@pytest.mark.parametrize(
+    ("init", "patching"),
+    [("from mypkg import patching\n", _APPLY), (f"from mypkg import patching\n{_APPLY}", "")],
+    ids=["where the writes stood", "in __init__"],
+)
+def test_a_package_that_adopts_its_patches_makes_the_same_ones_as_before(project, init, patching):
+    folder = project.folder / "mypkg"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from mypkg import patching\n")
+    (folder / "patching.py").write_text(_PACKAGE + _WRITES)
+    old = project.folder / "old.json"
+    old.write_text(project.audit("mypkg", "--json").stdout)
+    ids = ["target.function@mypkg.patching", "target.TABLE['k']@mypkg.patching"]
+    done = project.run("adopt", *ids, "--from", str(old), "--out", "mypkg/adopted.py")
+    assert done.returncode == 0, done.stderr
+    (folder / "__init__.py").write_text(init)
+    (folder / "patching.py").write_text(_PACKAGE + patching)
+
+    done = project.audit("mypkg", "--baseline", str(old), "--fail-on", "new", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    new = project.folder / "new.json"
+    new.write_text(done.stdout)
+    told = project.run("audit", "--diff", str(old), str(new)).stdout.splitlines()
+    assert [line.rpartition("@")[0] for line in told[:-1]] == [
+        "changed (declared): target.TABLE['k']",
+        "changed (declared): target.function",
+    ]
+    assert told[-1] == "2 differences."
+
+    (folder / "patching.py").write_text(_PACKAGE + patching + "target.other = function\n")
+    done = project.audit("mypkg", "--baseline", str(old), "--fail-on", "new")
+    assert (done.returncode, done.stderr) == (1, "Not in the baseline: target.other@mypkg.patching\n")
 
 
 def test_what_cannot_be_adopted_is_refused(project):

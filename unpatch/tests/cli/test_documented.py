@@ -1,4 +1,4 @@
-"""The example of docs/patches.md is run: what the page shows is what the commands print."""
+"""The examples of docs/patches.md and docs/studies.md are run: what the pages show is whole, and what the commands print."""
 
 from __future__ import annotations
 
@@ -37,3 +37,17 @@ def test_the_page_shows_what_is_printed(tmp_path, arguments, shown):
     assert done.stderr == ""
     assert _timeless(done.stdout) == _timeless(shown)
     assert done.returncode == (1 if arguments.startswith("check") else 0)
+
+
+def test_the_study_that_the_page_shows_is_judged(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
+    patches, study = re.findall(r"^```python\n((?:.*\n)*?)```$", page, re.MULTILINE)[:2]
+    (tmp_path / "patches.py").write_text(patches)
+    (tmp_path / "study.py").write_text(study)
+    done = subprocess.run(
+        [sys.executable, "-c", "from unpatch.cli import main; main()", "ablate", ".", "--jobs", "1"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "reach: 2 done" in done.stderr
+    assert re.search(r"^tensor-type ", done.stdout, re.MULTILINE)

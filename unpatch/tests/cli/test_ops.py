@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -50,12 +53,66 @@ def test_a_linear_layer_on_npu_is_addmm_within_linear(listing):
     assert ["npu::mm"] in [operator["kernels"] for operator in backward]
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "nn.Softmax(-1)",
+        "nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))",
+        "nn.Sequential(nn.Tanh(), nn.Sigmoid(), nn.GELU(), nn.LayerNorm(4))",
+        "(lambda x: (x.tanh() @ x).relu() + x.exp().detach() * x.sigmoid())",
+    ],
+)
+def test_every_operator_that_computes_has_its_device_kernel(listing, target):
+    """In the backward pass too, where saved results are read (which looks like `detach`) and gradients are added up."""
+    found = listing(target, "--input", "4,4", "--device", "npu")["operators"]
+    views = {"aten::detach", "aten::t", "aten::view"}
+    without = [operator["call"]["name"] for operator in found if not operator["kernels"]]
+    assert set(without) <= views
+    for operator in found:
+        name = operator["call"]["name"].removeprefix("aten::")
+        # Autograd adds in place where no recorder holds what it adds to.
+        in_place = name.replace("add.", "add_.") if operator["node"] else name
+        assert operator["kernels"] in ([], [f"npu::{name}"], [f"npu::{in_place}"])
+    assert any(operator["kernels"] and operator["call"]["thread"] == "backward" for operator in found)
+
+
 def test_the_table_names_all_of_it(ops):
     text = ops("nn.Linear(4, 2)", "--device", "npu", "--no-backward").stdout
     row = next(line for line in text.splitlines() if "aten::addmm" in line)
     assert row.index("aten::linear (composite)") < row.index("AutogradPrivateUse1") < row.index("device: npu::addmm")
     assert "(float32[2], float32[8, 4], float32[4, 2]) → float32[8, 2] on npu:0, autograd AddmmBackward0" in text
     assert "thread backward" not in text
+
+
+def test_a_class_of_a_file_is_no_target(ops, tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\nclass Two(torch.nn.Module):\n    def forward(self, x): return x\ndef x(): return 1\n"
+    )
+    for more in (["--input", "2"], ["--sample", "x"]):
+        done = ops(f"{file}::Two", *more)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "Two is a class of modules: give an instance, or a function" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["nn.GELU()", "nn.Sequential(nn.Linear(4, 4), nn.ReLU())", "F.relu"])
+@pytest.mark.filterwarnings("error")
+def test_graphs_come_without_a_warning(ops, target):
+    done = ops(target, "--input", "4,4", "--graphs")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "backward graph (AOTAutograd)" in done.stdout
+
+
+def test_the_kernel_log_is_of_the_recorded_run():
+    program = "import sys; from unpatch.cli import main; main()"
+    command = [sys.executable, "-c", program, "ops", "nn.Linear(4, 2)", "--device", "npu", "--kernel-log", "--json"]
+    environment = {name: value for name, value in os.environ.items() if name != "TORCH_NPU_LOGS"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    logged = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("[op_plugin]")]
+    recorded = [kernel for operator in json.loads(done.stdout)["operators"] for kernel in operator["kernels"]]
+    assert [name.removeprefix("aten::") for name in logged] == [name.removeprefix("npu::") for name in recorded]
+    read = [line.rpartition(" ")[2] for line in done.stderr.splitlines() if "ReadQueue" in line]
+    assert read == logged  # the device has settled
 
 
 def test_graphs_and_stacks(ops):
@@ -123,6 +180,7 @@ def test_the_page_is_whole_and_escaped(ops, tmp_path):
         (["nn.Linear(2, 2)", "--input", "3,3"], "RuntimeError"),
         (["none.py::f"], "there is no file"),
         (["7"], "is no module or function"),
+        (["nn.GELU", "--input", "4"], "nn.GELU is a class of modules: give an instance, or a function"),
         (["nn.GELU()", "--sample", "f"], "belongs to"),
     ],
 )

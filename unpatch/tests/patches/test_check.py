@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ LIBRARY = """
 from json import dumps
 import contextlib
 import functools
+import typing_extensions
+from typing_extensions import deprecated
+from {decorators} import noted
 
 def save(value, path, *, fast=False):
     return ("save", value)
@@ -30,9 +34,48 @@ def cached():
 def managed():
     yield
 
+@typing_extensions.deprecated("use save")
+def old(value):
+    return value
+
+@noted("twice", 1)
+@deprecated("use save")
+def both(value):
+    return value
+
+@deprecated("a generator")
+@contextlib.contextmanager
+def old_managed():
+    yield
+
 class Thing:
     def method(self):
         return "method"
+
+    @deprecated("use method")
+    def old(self):
+        return "old"
+
+    @staticmethod
+    @noted("static", 2)
+    def still():
+        return "still"
+
+    @property
+    @noted("property", 3)
+    def size(self):
+        return 3
+"""
+DECORATORS = """
+import functools
+class noted:
+    def __init__(self, *said):
+        self.said = said
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapper(*args, **options):
+            return function(*args, **options)
+        return wrapper
 """
 FOREIGN = """
 import functools
@@ -49,8 +92,9 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two importable modules of one's own: the library, and somebody who patches it."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    names = [f"{kind}_{tmp_path.name}" for kind in ("checked", "foreign")]
-    for name, source in zip(names, (LIBRARY, FOREIGN), strict=True):
+    names = [f"{kind}_{tmp_path.name}" for kind in ("checked", "foreign", "decorators")]
+    library = LIBRARY.replace("{decorators}", names[2])
+    for name, source in zip(names, (library, FOREIGN, DECORATORS), strict=True):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "__init__.py").write_text(source)
@@ -190,6 +234,38 @@ def test_what_the_author_has_seen_is_not_reported(library, stranger, manager):
 def test_an_import_and_a_decorator_of_the_standard_library_are_nobodys_patch(library, manager, name):
     _declare(manager, f"{library.__name__}.{name}", lambda *args, **options: 0)
     assert set(_kinds(manager)) == {"undeclared"}
+
+
+_DECORATED = ("old", "both", "old_managed", "Thing.old", "Thing.still", "Thing.size")
+
+
+@pytest.mark.parametrize("name", _DECORATED)
+def test_a_decorator_that_the_definition_names_is_nobodys_patch(library, manager, name):
+    _declare(manager, f"{library.__name__}.{name}", lambda *args, **options: 0)
+    assert set(_kinds(manager)) - {"signature"} == {"undeclared"}
+
+
+@pytest.mark.parametrize("name", _DECORATED[:4])
+def test_a_stranger_around_what_is_decorated_is_found(library, stranger, manager, name):
+    parent, _, last = name.rpartition(".")
+    holder = getattr(library, parent) if parent else library
+    setattr(holder, last, stranger.wrap(vars(holder)[last]))
+    _declare(manager, f"{library.__name__}.{name}", lambda *args, **options: 0)
+    assert "wrap.<locals>.stranger" in _kinds(manager)["foreign"]
+
+
+@pytest.mark.parametrize("name", ["save", "both", "old"])
+def test_the_same_decorator_put_on_by_somebody_else_is_found(library, manager, name):
+    """One decorator in the source stands for one wrapper."""
+    setattr(library, name, library.deprecated("by somebody")(getattr(library, name)))
+    _declare(manager, f"{library.__name__}.{name}", lambda *args, **options: 0)
+    assert "foreign" in _kinds(manager)
+
+
+def test_what_a_wrapper_of_the_standard_library_wraps_is_somebodys(library, stranger, manager):
+    library.managed = contextlib.contextmanager(stranger.wrap(library.managed.__wrapped__))
+    _declare(manager, f"{library.__name__}.managed", lambda: 0)
+    assert "foreign" in _kinds(manager)
 
 
 def test_a_write_of_somebody_else_on_top(library, stranger, manager):

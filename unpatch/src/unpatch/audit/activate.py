@@ -101,8 +101,37 @@ _MACHINERY = frozenset({"unpatch", "importlib", "ast"})
 
 
 def own_trace(error: BaseException) -> types.TracebackType | None:
-    """The traceback of what an activation raised, from its own first line on; None for source that cannot be compiled."""
+    """The traceback of what an activation raised, from its own first line on; None for source that cannot be compiled.
+
+    Our frames between, of the loader and of the tracer that does the writes, are left out, of what led to the error as well.
+    """
     trace = error.__traceback__ and error.__traceback__.tb_next  # the first frame is the one that caught it
-    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in _MACHINERY:
+    while trace is not None and _module(trace).partition(".")[0] in _MACHINERY:
         trace = trace.tb_next
-    return trace
+    seen = {id(error)}
+    due = [error.__cause__, error.__context__]
+    while due:
+        other = due.pop()
+        if other is not None and id(other) not in seen:
+            seen.add(id(other))
+            other.__traceback__ = _without_ours(other.__traceback__)
+            due += [other.__cause__, other.__context__]
+    return _without_ours(trace)
+
+
+def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:
+    kept = []
+    while trace is not None:
+        # Python leaves out the import system's frames itself, but not around our loader's.
+        of_import = trace.tb_frame.f_code.co_filename.startswith("<frozen importlib")
+        if not of_import and not _module(trace).startswith("unpatch.audit."):
+            kept.append(trace)
+        trace = trace.tb_next
+    inner = None
+    for one in reversed(kept):
+        inner = types.TracebackType(inner, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return inner
+
+
+def _module(trace: types.TracebackType) -> str:
+    return str(trace.tb_frame.f_globals.get("__name__"))

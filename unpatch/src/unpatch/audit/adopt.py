@@ -20,33 +20,37 @@ def declarations(result: AuditResult, ids: Sequence[str]) -> tuple[str, tuple[st
         if id not in by_id:
             raise AuditError(f"The audit found no patch {id!r}; `unpatch audit {result.activation.target}` lists them.")
         chosen.append(by_id[id])
-    imports: set[str] = set()
+    modules: dict[str, str] = {}  #: what each is called in the text
     bodies: list[str] = []
-    names: set[str] = set()
+    taken: set[str] = set()
+    names = {"manager", "PatchManager"}
     for finding in chosen:
         why = _undeclarable(finding)
         if why:
             raise AuditError(f"{finding.id} cannot be declared: {why}.")
-        name = _name(finding.target, names)
+        id = _free(_short(finding.target), taken)
+        variable = _free(id.replace("-", "_"), names)
         reason = f"Found at {_place(finding)}; say why it is needed."
         arguments, method = "", "delete"
         if finding.kind != "delete":
             assert finding.new is not None
             module, _, attribute = finding.new.importable.partition(":")
-            imports.add(module)
-            arguments = f", {module}.{attribute}"
+            if module not in modules:
+                modules[module] = _free(module.replace(".", "_"), names)
+            arguments = f", {modules[module]}.{attribute}"
             added = finding.classed in ("addition", "registration") and finding.old is None
             method = "add" if added else "replace"
-        variable = name.replace("-", "_")
         writes = [f"{variable}.{method}({target!r}{arguments})" for target in (finding.target, *finding.aliases)]
-        bodies.append("\n".join([f"{variable} = {_declare(name, reason)}", *writes]))
+        bodies.append("\n".join([f"{variable} = {_declare(id, reason)}", *writes]))
     head = [
         f'"""Patches of {result.activation.target} that `unpatch audit` found, declared.',
         "",
-        "Delete the writes at the places named below, and call `manager.apply_all()` where they stood.",
+        "Delete the writes at the places named below. Then import this module and call `manager.apply_all()`, once: where the",
+        "last of them stood, or at the end of the package's `__init__.py`. What is written must have been defined by then.",
         '"""',
         "",
-        *(f"import {module}" for module in sorted(imports)),
+        # `a.b.x` after `import a.b` fails while a.b is still being imported, at whose end this module may be imported.
+        *(f"import {module}" + (f" as {name}" if name != module else "") for module, name in sorted(modules.items())),
         "from unpatch.patches import PatchManager",
         "",
         f'manager = PatchManager("{result.activation.target.partition(".")[0]}")',
@@ -73,13 +77,17 @@ def _place(finding: Finding) -> str:
     return f"{finding.site.file}:{finding.site.line}" if finding.site is not None else "an unknown place"
 
 
-def _name(target: str, taken: set[str]) -> str:
+def _short(target: str) -> str:
     """An id made of the last two words of a target."""
     words = re.findall(r"\w+", target)[-2:]
-    base = "-".join(word.strip("_").lower().replace("_", "-") or "x" for word in words)
+    return "-".join(word.strip("_").lower().replace("_", "-") or "x" for word in words)
+
+
+def _free(base: str, taken: set[str]) -> str:
+    """A name that is not taken yet, and is from now on."""
     name, number = base, 1
     while name in taken:
         number += 1
-        name = f"{base}-{number}"
+        name = f"{base}{'-' if '-' in base else '_'}{number}"
     taken.add(name)
     return name

@@ -21,6 +21,11 @@ class Difference(Struct, frozen=True):
     before: Finding | None
     after: Finding | None
 
+    @property
+    def is_new(self) -> bool:
+        """Whether something is done now that was not done before; a patch that got a declaration does what it did."""
+        return self.change == "new" or (self.change == "changed" and self.what != ("declared",))
+
 
 def load(path: Path) -> AuditResult:
     """Read what `unpatch audit --json` wrote. Raises AuditError where it is not that."""
@@ -33,16 +38,36 @@ def load(path: Path) -> AuditResult:
 
 
 def differences(before: AuditResult, after: AuditResult) -> tuple[Difference, ...]:
-    """What is new, gone or changed, by id; lines may move without being a change."""
+    """What is new, gone or changed, by id; lines may move without being a change.
+
+    A patch that is declared writes where its declaration is applied, so its id differs from that of the undeclared write: it
+    is the same one where target and package are.
+    """
     old, new = _by_id(before), _by_id(after)
     found = []
-    for id in sorted({*old, *new}):
-        one, other = old.get(id), new.get(id)
-        if one is None or other is None:
-            found.append(Difference(id, "new" if one is None else "gone", (), one, other))
-        elif changed := _changed(one, other):
+    for id, other in sorted(new.items()):
+        one = old.get(id) or _moved(other, old, new)
+        if one is None:
+            continue
+        del old[one.id], new[id]
+        if changed := _changed(one, other):
             found.append(Difference(id, "changed", changed, one, other))
-    return tuple(found)
+    found += [Difference(id, "gone", (), one, None) for id, one in old.items()]
+    found += [Difference(id, "new", (), None, other) for id, other in new.items()]
+    return tuple(sorted(found, key=lambda difference: difference.id))
+
+
+def _moved(other: Finding, old: dict[str, Finding], new: dict[str, Finding]) -> Finding | None:
+    """The one of before that a new finding is, where one of the two is declared with unpatch and the other is not."""
+    for one in old.values():
+        same = (one.target, one.package) == (other.target, other.package)
+        if same and one.id not in new and _by_unpatch(one) != _by_unpatch(other):
+            return one
+    return None
+
+
+def _by_unpatch(finding: Finding) -> bool:
+    return finding.declared is not None and finding.declared.library == "unpatch"
 
 
 def _by_id(result: AuditResult) -> dict[str, Finding]:
@@ -56,7 +81,7 @@ def _changed(before: Finding, after: Finding) -> tuple[str, ...]:
         texts = [value.text if value is not None else None for value in (finding.old, finding.new)]
         return {
             "class": finding.classed, "kind": finding.kind, "old": texts[0], "new": texts[1],
-            "aliases": sorted(finding.aliases), "package": finding.package,
+            "aliases": sorted(finding.aliases), "package": finding.package, "declared": _by_unpatch(finding),
         }  # fmt: skip
 
     one, other = what(before), what(after)

@@ -40,7 +40,7 @@ _FAILURES = 5  #: of arm A that are shown; the evidence has all
     help="Seconds that a case may take before its process is ended.",
 )
 @click.option("--resume", is_flag=True, help="Use the finished trials in --out instead of removing them.")
-@click.option("--only", metavar="ID", multiple=True, help="Judge this patch only; may be repeated.")
+@click.option("--only", metavar="ID[,ID]", multiple=True, help="Judge these patches only; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the evidence as JSON instead of the table.")
 def ablate(
     study: Path, out: Path, jobs: int, timeout: float, resume: bool, only: tuple[str, ...], as_json: bool
@@ -62,9 +62,12 @@ def ablate(
     from unpatch.ablate.run import run_study
     from unpatch.report import table
 
+    chosen = [id for id in (part.strip() for text in only for part in text.split(",")) if id]
+    if only and not chosen:
+        raise click.UsageError("--only names no patch.")
     with ended_in_order(), _progress(Console(stderr=True)) as progress:
         try:
-            result = run_study(study, out, jobs=jobs, timeout=timeout, resume=resume, only=only, progress=progress)
+            result = run_study(study, out, jobs=jobs, timeout=timeout, resume=resume, only=chosen, progress=progress)
         except KeyboardInterrupt:
             click.echo("Interrupted. Finished trials are kept: go on with --resume.", err=True)
             click.get_current_context().exit(INTERRUPTED)

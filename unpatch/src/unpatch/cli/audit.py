@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     help="Seconds that each of the two processes may take. [300]",
 )
 @click.option("--no-cache", is_flag=True, help="Rewrite all source anew instead of using the cache.")
-@click.option("--all", "everything", is_flag=True, help="List self-patches of the target and noise, too.")
+@click.option("--all", "everything", is_flag=True, help="List self-patches, noise and long rows of registrations, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON instead of a table.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the result as one HTML file.")
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), help="Write the result as SARIF 2.1.0.")
@@ -93,7 +93,7 @@ def audit(
         output.echo_json(result)
     else:
         _show(result, everything)
-    new = [one for one in compare.differences(before, result) if one.change != "gone"] if before is not None else []
+    new = [one for one in compare.differences(before, result) if one.is_new] if before is not None else []
     if new and not as_json:
         click.echo("Not in the baseline: " + ", ".join(one.id for one in new), err=True)
     failing = bool(result.error) or (fail_on == "new" and bool(new)) or (fail_on == "any" and bool(result.of("patch")))
@@ -162,8 +162,11 @@ def _show(result: AuditResult, everything: bool) -> None:
 
     console = output.console()
     findings = report.shown(result, everything)
+    findings, lots = (findings, []) if everything else report.summed(findings)
     if findings:
         console.print(report.table(findings, lines=console.is_terminal))
+    for lot in lots:
+        console.print(lot, markup=False, highlight=False, soft_wrap=True)
     for finding in findings:
         for line in report.details(finding):
             console.print(f"{finding.id}: {line}", markup=False, highlight=False, soft_wrap=True)

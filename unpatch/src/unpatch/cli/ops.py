@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,11 @@ class TargetError(UnpatchError):
 @click.option("--backward/--no-backward", default=True, help="Run the backward pass, too (default).")
 @click.option("--stack", is_flag=True, help="Say where each operator was called.")
 @click.option("--graphs", is_flag=True, help="Add AOTAutograd's graphs (some seconds).")
-@click.option("--kernel-log", is_flag=True, help="Let an npu print its kernels and queues on stderr (TORCH_NPU_LOGS).")
+@click.option(
+    "--kernel-log",
+    is_flag=True,
+    help="Let an npu print on stderr what its kernels and queues do in the recorded run (TORCH_NPU_LOGS).",
+)
 @click.option(
     "--diff",
     nargs=2,
@@ -78,7 +83,7 @@ def ops(
         raise click.UsageError("say what to run, or --diff with two files")
     if kernel_log:
         os.environ.setdefault("TORCH_NPU_LOGS", "op_plugin,dispatch")  # read when torch is imported
-    listing = _listing(target, inputs, sample, device, backward, stack, graphs)
+    listing = _listing(target, inputs, sample, device, backward, stack, graphs, kernel_log)
     from unpatch.report import operators as show
 
     if html is not None:
@@ -92,27 +97,35 @@ def ops(
 
 
 def _listing(
-    target: str, inputs: tuple[str, ...], sample: str | None, device: str, backward: bool, stack: bool, graphs: bool
+    target: str,
+    inputs: tuple[str, ...],
+    sample: str | None,
+    device: str,
+    backward: bool,
+    stack: bool,
+    graphs: bool,
+    kernel_log: bool,
 ) -> Listing:
     try:
         import torch
     except ImportError as error:
         raise TargetError(f"torch cannot be imported ({error}): pip install 'unpatch[torch]'") from error
     from unpatch.ops.collect import collect
+    from unpatch.ops.kernel_log import hold_back
 
     output.quiet_profiler()
     torch.default_generator.manual_seed(0)  # torch.manual_seed loads Dynamo: two seconds
     try:
         where = torch.device(device)
+        around_recording = hold_back(where) if kernel_log else nullcontext
         function, arguments = _made(target, inputs, sample, where)
         if isinstance(function, torch.nn.Module):
             function = function.to(where)
-        if not callable(function):
-            raise TargetError(f"{target} is no module or function, but {type(function).__name__}")
         arguments = tuple(_there(one, where) for one in arguments)
         return collect(
-            function, arguments, target=target, device=device, backward=backward, stacks=stack, graphs=graphs
-        )
+            function, arguments, target=target, device=device, backward=backward, stacks=stack, graphs=graphs,
+            around_recording=around_recording,
+        )  # fmt: skip
     except UnpatchError:
         raise
     except (Exception, SystemExit) as error:
@@ -146,6 +159,7 @@ def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any)
             if not hasattr(module, wanted):
                 raise TargetError(f"{file} has no {wanted}")
         function = getattr(module, name)
+        _refuse_target(target, function)
         if sample:
             made = getattr(module, sample)()
             return function, made if isinstance(made, tuple) else (made,)
@@ -153,9 +167,20 @@ def _made(target: str, inputs: tuple[str, ...], sample: str | None, device: Any)
         if sample:
             raise TargetError("--sample belongs to file.py::function; say --input")
         function = eval(target, {"torch": torch, "nn": torch.nn, "F": torch.nn.functional})
+        _refuse_target(target, function)
     if inputs:
         return function, tuple(_tensor(text) for text in inputs)
     return function, _fitting(function)
+
+
+def _refuse_target(target: str, function: Any) -> None:
+    """Say so before anything is run where the target is nothing that can be."""
+    import torch
+
+    if isinstance(function, type) and issubclass(function, torch.nn.Module):
+        raise TargetError(f"{target} is a class of modules: give an instance, or a function that calls one")
+    if not callable(function):
+        raise TargetError(f"{target} is no module or function, but {type(function).__name__}")
 
 
 def _tensor(text: str) -> Any:

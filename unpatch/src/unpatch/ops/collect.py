@@ -8,16 +8,20 @@ they are joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from unpatch.observe.calls import OperatorCall, record_ops, stacks_end_at
 from unpatch.ops import path
+from unpatch.ops.align import align
 from unpatch.ops.model import Listing, Operator
 
 #: Of an operator: those around it, and the device kernels that it launched.
 _Around = tuple[tuple[str, ...], tuple[str, ...]]
+#: How the profiler calls the backward pass of a node, before its name.
+_EVALUATED = "autograd::engine::evaluate_function: "
 
 
 def collect(
@@ -29,6 +33,7 @@ def collect(
     backward: bool = True,
     stacks: bool = False,
     graphs: bool = False,
+    around_recording: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Listing:
     """Run `function(*arguments)`, and the backward pass of its outputs where there is one. What it raises passes.
 
@@ -39,6 +44,7 @@ def collect(
         backward: run the backward pass, too.
         stacks: say where each operator was called.
         graphs: have AOTAutograd make the graphs (seconds).
+        around_recording: makes what is entered for the recorded run only.
     """
 
     def run() -> Any:
@@ -53,7 +59,7 @@ def collect(
     _forget_gradients(function, arguments)
     run()  # what happens the first time only: lazy buffers, caches
     _forget_gradients(function, arguments)
-    with stacks_end_at(run.__code__), record_ops(stacks) as recorded:
+    with around_recording(), stacks_end_at(run.__code__), record_ops(stacks) as recorded:
         result = run()
         nodes = _nodes(result)
     _forget_gradients(function, arguments)
@@ -114,40 +120,62 @@ def _nodes(result: Any) -> dict[int, str]:
 
 
 def _around(calls: list[OperatorCall], profiler: Any) -> list[_Around]:
-    """Find each call among the profiler's operators: the next of its name that is not inside of the one before."""
-    events = [
+    """Find each call among the profiler's operators."""
+    seen = [
         event
         for event in profiler.function_events
         if event.device_type == torch.autograd.DeviceType.CPU and not event.is_async
     ]
-    events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
-    main = next((event.thread for event in events if event.name.startswith("aten::")), None)
-    rows = {"main": [event for event in events if event.thread == main]}
-    others = [event for event in events if event.thread != main]
-    position: dict[str, int] = {}
-    result: list[_Around] = []
-    for call in calls:
-        role = "main" if call.thread == "main" else "other"
-        row = rows["main"] if role == "main" else others or rows["main"]
-        name, at = call.name.partition(".")[0], position.get(role, 0)
-        found = next((index for index in range(at, len(row)) if row[index].name == name), None)
-        if found is None or call.depth:
-            result.append(((), ()))
-            continue
-        event = row[found]
-        after = found + 1
-        while after < len(row) and row[after].time_range.end <= event.time_range.end:
-            after += 1
-        position[role] = after
-        within = []
-        parent = event.cpu_parent
-        while parent is not None:
-            if "::" in parent.name and not parent.name.startswith(("autograd::", "torch::autograd")):
-                within.append(parent.name)
-            parent = parent.cpu_parent
-        inside = [kernel.name for one in row[found:after] for kernel in one.kernels]
-        result.append((tuple(reversed(within)), tuple(dict.fromkeys(inside))))
+    seen.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
+    main = next((event.thread for event in seen if event.name.startswith("aten::")), None)
+    on_main = [event for event in seen if event.thread == main]
+    others = [event for event in seen if event.thread != main]
+    result: list[_Around] = [((), ())] * len(calls)
+    for is_main, row in ((True, on_main), (False, others or on_main)):
+        # What is called inside of a recorded call has no event of its own.
+        chosen = [at for at, call in enumerate(calls) if (call.thread == "main") is is_main and not call.depth]
+        names = [_key(calls[at].name.partition(".")[0], calls[at].node) for at in chosen]
+        after = _after(row)
+        events = [_key(event.name, _node(event)) for event in row]
+        for at, index in zip(chosen, align(names, events, after), strict=True):
+            if index is not None:
+                inside = [kernel.name for event in row[index : after[index]] for kernel in event.kernels]
+                result[at] = (_within(row[index]), tuple(dict.fromkeys(inside)))
     return result
+
+
+def _after(row: list[Any]) -> list[int]:
+    """Of each event of a thread, the index of the first one that begins when it has ended."""
+    after = [len(row)] * len(row)
+    running: list[int] = []
+    for index, event in enumerate(row):
+        while running and row[running[-1]].time_range.end < event.time_range.end:
+            after[running.pop()] = index
+        running.append(index)
+    return after
+
+
+def _parents(event: Any) -> Iterator[str]:
+    """The names of what is around an event, the innermost first."""
+    while (event := event.cpu_parent) is not None:
+        yield event.name
+
+
+def _node(event: Any) -> str:
+    """The autograd node whose turn it is in the backward pass that an event is in; empty elsewhere."""
+    return next((name.removeprefix(_EVALUATED) for name in _parents(event) if name.startswith(_EVALUATED)), "")
+
+
+def _key(name: str, node: str) -> tuple[str, str]:
+    """By what a call and its event are told to be the same."""
+    # Autograd adds to a gradient in place if nobody else holds it, and a recorder does.
+    return name.removesuffix("_") if node else name, node
+
+
+def _within(event: Any) -> tuple[str, ...]:
+    """The operators around an event, the outermost first."""
+    names = [name for name in _parents(event) if "::" in name]
+    return tuple(reversed([name for name in names if not name.startswith(("autograd::", "torch::autograd"))]))
 
 
 def _decomposition(name: str) -> str:
@@ -163,14 +191,14 @@ def _decomposition(name: str) -> str:
 
 
 def _graphs(function: Any, arguments: tuple[Any, ...], backward: bool) -> dict[str, str]:
-    from torch._functorch.aot_autograd import aot_function, aot_module
+    from torch._functorch.aot_autograd import aot_function, aot_module, make_boxed_func
 
     graphs: dict[str, str] = {}
 
     def keep(which: str) -> Callable[[Any, Any], Any]:
         def compile(module: Any, inputs: Any) -> Any:
             graphs[which] = str(module.graph)
-            return module.forward
+            return make_boxed_func(module.forward)
 
         return compile
 

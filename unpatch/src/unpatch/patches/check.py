@@ -18,6 +18,7 @@ from typing import Literal
 
 from unpatch.patches import conditions, signatures, stack, targets
 from unpatch.patches.declare import Patch, Write
+from unpatch.patches.decorated import decorated_from
 from unpatch.patches.errors import InvalidConditionError, PatchError, TargetExistsError, WriteRefusedError
 from unpatch.patches.fingerprints import fingerprint, parts
 from unpatch.patches.manager import PatchManager, State
@@ -175,24 +176,38 @@ def _rests_on_addition(manager: PatchManager, write: Write) -> bool:
 def _stranger(place: Place, value: object) -> str:
     """Whose code lies at an attribute where only the library itself should have written; empty if it is the library's.
 
-    Code that the module imports from elsewhere is its own choice. Decorators of the standard library are nobody's.
+    Code that the module imports from elsewhere is its own choice, and so is a wrapper of each decorator that the source of
+    the definition names. Wrappers of the standard library are nobody's; what they wrap is somebody's.
     """
     if not isinstance(place, Attribute):
         return ""
     parent = place.parent
     home = parent.__module__ if isinstance(parent, type) else parent.__name__
-    code = next((part for part in parts(value) if isinstance(part, CodeType)), None)
-    if code is None or code.co_filename.startswith("<"):
-        return ""
-    file = Path(code.co_filename)
     roots = _folders(home.partition(".")[0])
-    if not roots or any(file.is_relative_to(root) for root in roots):
+    layers = [part for part in parts(value) if isinstance(part, CodeType)]
+    if not roots or not layers:
         return ""
-    if _in_standard_library(file) and hasattr(value, "__wrapped__"):
-        return ""
+    inner = next((layer for layer in layers if _lies_in(layer, roots)), None)
+    decorators: list[str] = []
+    if inner is not None:
+        module = sys.modules.get(getattr(value, "__module__", None) or home)
+        decorators = decorated_from(inner, vars(module) if module is not None else {})
+    for layer in layers:
+        if layer is inner or layer.co_filename.startswith("<"):
+            return ""
+        if _in_standard_library(Path(layer.co_filename)) and layer is not layers[-1]:
+            continue
+        known = next((at for at, package in enumerate(decorators) if _lies_in(layer, _folders(package))), None)
+        if known is None:
+            break
+        decorators = decorators[known + 1 :]  # one decorator makes one wrapper
     if isinstance(parent, ModuleType) and _imports(parent, place.name):
         return ""
     return _origin(value)
+
+
+def _lies_in(code: CodeType, folders: list[Path]) -> bool:
+    return any(Path(code.co_filename).is_relative_to(folder) for folder in folders)
 
 
 def _origin(value: object) -> str:

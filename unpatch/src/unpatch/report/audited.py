@@ -23,6 +23,7 @@ _STYLES: dict[Class, str] = {
     "noise": "dim",
 }
 _LEVELS: dict[Class, str] = {"patch": "warning", "addition": "note", "registration": "note", "dependency": "note"}
+_LISTED = 20  #: registrations of a kind by a package that are listed one by one
 _RULES: dict[Class, str] = {
     "patch": "Behaviour of another package is replaced or deleted",
     "addition": "Something new is put into another package",
@@ -36,6 +37,21 @@ def shown(result: AuditResult, everything: bool = False) -> list[Finding]:
     classes = CLASSES if everything else SHOWN
     chosen = [finding for finding in result.findings if finding.classed in classes]
     return sorted(chosen, key=lambda finding: CLASSES.index(finding.classed))
+
+
+def summed(findings: Sequence[Finding]) -> tuple[list[Finding], list[str]]:
+    """The findings without the registrations of which a package makes many of a kind, and a line on each such lot."""
+    lots: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        if finding.classed == "registration":
+            lots.setdefault((finding.kind, finding.package), []).append(finding)
+    many = {key: lot for key, lot in lots.items() if len(lot) > _LISTED}
+    rest = [one for one in findings if one.classed != "registration" or (one.kind, one.package) not in many]
+    lines = [
+        line(f"{len(lot):,} registrations ({kind}) by {package}, such as {lot[0].target}: --all lists them")
+        for (kind, package), lot in many.items()
+    ]
+    return rest, lines
 
 
 def table(findings: Sequence[Finding], lines: bool) -> Table:

@@ -48,7 +48,8 @@ class Entry:
 
     @property
     def key(self) -> tuple[int, Any]:
-        return id(self.owner), self.name if type(self.name) is int else raw.identity(self.name)
+        is_item = self.kind == "entry" and not raw.is_a(self.owner, dict)  # of a list or set: by its id
+        return id(self.owner), self.name if is_item else raw.identity(self.name)
 
 
 @dataclass(eq=False)

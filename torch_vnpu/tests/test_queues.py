@@ -464,13 +464,31 @@ def test_denormal_numbers_are_treated_as_the_calling_thread_does():
     assert (x * y)[0].item() > 0
 
 
+def gathered(x, out):
+    return torch.gather(x, 0, torch.zeros(5, dtype=torch.int64, device=x.device), out=out)
+
+
+def test_a_tensor_is_changed_by_itself_in_the_queue():
+    x, stream = torch.ones(4, device="npu"), torch.npu.Stream()
+    for _ in range(2):
+        x.add_(x)
+    torch.npu.synchronize()
+    with held(stream), torch.npu.stream(stream):
+        x.add_(x)
+        assert not stream.query()
+    stream.synchronize()
+    assert x.tolist() == [8] * 4
+
+
 AT_THE_CALL = {
     "operands that overlap": lambda: torch.arange(5.0, device="npu")[1:].add_(torch.arange(5.0, device="npu")[:-1]),
+    "an operand that is the result": lambda: gathered(x := torch.arange(5.0, device="npu"), torch.empty_like(x)),
     "a power": lambda: torch.full((3,), 2, device="npu").pow(2),
     "a number": lambda: torch.zeros(3, dtype=torch.uint8, device="npu").fill_(3),
 }
 REFUSED = {
     "operands that overlap": lambda x: x[1:].add_(x[:-1]),
+    "an operand that is the result": lambda x: gathered(x, x),
     "a power": lambda x: x.long().pow(-1),
     "a number": lambda x: x.to(torch.uint8).fill_(300),
 }

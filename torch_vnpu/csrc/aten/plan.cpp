@@ -17,7 +17,7 @@ constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchK
                                      c10::DispatchKey::ZeroTensor});
 
 // Words that tell kinds of values apart, so that no two looks share a spelling.
-enum Mark : int64_t { kNone = -101, kUndefined, kNumbers, kInt, kDouble, kBool, kComplex, kText, kIntList, kBoolList };
+enum Mark : int64_t { kNone = -101, kUndefined, kSame, kNumbers, kInt, kDouble, kBool, kComplex, kText, kIntList, kBoolList };
 
 int64_t settings() {
   auto& context = at::globalContext();
@@ -118,7 +118,9 @@ bool writes_what_it_reads(const torch::jit::Stack& stack, const Traits& traits) 
     const auto* storage = written.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     for (size_t k = 0; k < traits.arguments.size(); ++k) {
       bool shared = false;
-      if (k != i) each_tensor(values[k], [&](const at::Tensor& other, int) { shared |= storage_is(other, storage); });
+      each_tensor(values[k], [&](const at::Tensor& other, int) {
+        shared |= storage_is(other, storage) && other.unsafeGetTensorImpl() != written.unsafeGetTensorImpl();
+      });
       if (shared) return true;
     }
   }
@@ -138,7 +140,12 @@ bool Look::read(const torch::jit::Stack& stack, const Traits& traits) {
     const auto& argument = traits.arguments[i];
     const auto& value = stack[base + i];
     if (value.isTensor()) {
-      if (!add(value.toTensor(), argument.place, argument.written)) return false;
+      const auto& tensor = value.toTensor();
+      if (!add(tensor, argument.place, argument.written)) return false;
+      for (size_t k = 0; k < i && tensor.defined() && traits.writes; ++k) {
+        const auto& other = stack[base + k];
+        if (other.isTensor() && other.toTensor().is_same(tensor)) words_.append({kSame, static_cast<int64_t>(k)});
+      }
     } else if (argument.role == Role::TensorList && value.isTensorList()) {
       const auto list = value.toTensorList();
       words_.push_back(static_cast<int64_t>(list.size()));

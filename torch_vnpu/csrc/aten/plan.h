@@ -79,8 +79,8 @@ struct Shape {
   int64_t offset;
   c10::SmallVector<int64_t, 5> sizes, strides;
 };
-// Whether a tensor that the call writes has its memory in common with another operand. Then more than the look decides: a kernel
-// may refuse operands that overlap.
+// Whether a tensor that the call writes has its memory in common with another operand, and is not that operand itself (which the
+// look tells). Then more than the look decides: a kernel may refuse operands that overlap.
 bool writes_what_it_reads(const torch::jit::Stack& stack, const Traits& traits);
 std::vector<Shape> shapes_of_written(const torch::jit::Stack& arguments, const Traits& traits);
 Plan plan_from(const torch::jit::Stack& arguments, const std::vector<Shape>& written, const c10::IValue* returned,

@@ -543,28 +543,3 @@ def test_a_stream_that_nobody_uses_gives_its_thread_back(with_vnpu):
         assert all(result.tolist() == [2] * 4 for result in results)
         """
     ).passed()
-
-
-def test_without_a_thread_for_a_queue_its_kernels_run_at_once(with_vnpu):
-    with_vnpu(
-        """
-        import resource, torch
-        x = torch.ones(4, device="npu")
-        for _ in range(3):
-            y = x + 1
-        torch.npu.synchronize()
-        used = int(open("/proc/self/statm").read().split()[0]) * 4096
-        resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20), resource.RLIM_INFINITY))
-        streams = [torch.npu.Stream() for _ in range(60)]
-        results, events = [], []
-        for stream in streams:
-            with torch.npu.stream(stream):
-                results.append(x + 1)
-                events.append(stream.record_event())
-        for event in events:
-            torch.npu.current_stream().wait_event(event)
-        total = sum(results)
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        assert total.tolist() == [120] * 4
-        """
-    ).passed()

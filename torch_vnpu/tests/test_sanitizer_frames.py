@@ -21,8 +21,8 @@ from torch_vnpu.sanitizer.frames import Frame, shown, users
 
 OPS = str(Path(torch.__file__).with_name("_ops.py"))
 LIBRARY = subprocess.__file__
-USER, OTHER = "/home/me/train.py", "/home/me/model.py"
-ENTRY = "/usr/bin/vnpu"
+USER, OTHER = "project/train.py", "project/model.py"
+ENTRY = "bin/vnpu"
 RUNNERS = [torch_vnpu.cli.__file__, program.__file__, runpy.__file__, "<frozen runpy>", _pytest.python.__file__]
 RUNNERS += [pluggy.__file__, pytest.__file__]
 FILES = [*RUNNERS, OPS, LIBRARY, USER, OTHER, ENTRY, told.__file__, redirect.__file__, "<string>"]

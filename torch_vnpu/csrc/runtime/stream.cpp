@@ -126,7 +126,7 @@ struct vnpuStream {
   std::atomic<int> waiters{0};         // threads in wait()
 
   bool idle() const { return completed.load() == queued.load(); }
-  bool put(const vnpu::Task& task);  // false where the system gives no thread for the queue, which is empty then
+  void put(const vnpu::Task& task);  // or runs it, where the system gives no thread for the queue
   bool wait(uint64_t target);  // false where this thread cannot wait for it
   void work();
   void run(const vnpu::Task& task);
@@ -165,7 +165,7 @@ struct vnpuEvent {
   const std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 
-bool vnpuStream::put(const vnpu::Task& task) {
+void vnpuStream::put(const vnpu::Task& task) {
   std::unique_lock<std::mutex> lock(mutex);
   // A listener on the queue's own thread may launch too: nobody else would make room for it.
   if (queue.size() >= vnpu::kQueueDepth && vnpu::worked_off != this) {
@@ -180,14 +180,14 @@ bool vnpuStream::put(const vnpu::Task& task) {
     try {
       std::thread([this] { work(); }).detach();  // it waits for the mutex first
     } catch (const std::system_error&) {
-      return false;
+      lock.unlock();
+      return run(task);  // nothing is queued before it
     }
     started = true;
   }
   queue.push_back(task);
   queued.fetch_add(1);
   if (asleep) filled.notify_one();
-  return true;
 }
 
 bool vnpuStream::wait(uint64_t target) {
@@ -432,8 +432,7 @@ vnpuError_t vnpuLaunch(vnpuStream_t stream, const char* name, vnpuKernel_t kerne
   // A listener on the queue's own thread cannot wait for it, so what it launches runs at once.
   if (!vnpuQueueEnabled() || worked_off == stream) return vnpuRun(stream, name, kernel, argument, 1);
   const uint64_t number = begin_launch(stream, name);
-  const Task task{name, kernel, argument, number};
-  if (!stream->put(task)) stream->run(task);
+  stream->put({name, kernel, argument, number});
   events::emit({.kind = events::Kind::Launched, .device = stream->device, .stream = stream->id, .sequence = number});
   return VNPU_SUCCESS;
 }
@@ -530,13 +529,12 @@ vnpuError_t vnpuEventRecord(vnpuEvent_t event, vnpuStream_t stream) {
       std::shared_ptr<EventState> state;
       uint64_t record;
     };
-    const Task task{nullptr,
-                    [](void* argument) {
-                      std::unique_ptr<Mark> mark(static_cast<Mark*>(argument));
-                      mark->state->complete(mark->record);
-                    },
-                    new Mark{event->state, record}, 0};
-    if (!stream->put(task)) stream->run(task);
+    stream->put({nullptr,
+                 [](void* argument) {
+                   std::unique_ptr<Mark> mark(static_cast<Mark*>(argument));
+                   mark->state->complete(mark->record);
+                 },
+                 new Mark{event->state, record}, 0});
   }
   emit_sync(events::Kind::EventRecord, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;
@@ -559,13 +557,12 @@ vnpuError_t vnpuStreamWaitEvent(vnpuStream_t stream, vnpuEvent_t event) {
       std::shared_ptr<EventState> state;
       uint64_t record;
     };
-    const Task task{nullptr,
-                    [](void* argument) {
-                      std::unique_ptr<Wait> wait(static_cast<Wait*>(argument));
-                      wait->state->wait(wait->record);
-                    },
-                    new Wait{event->state, record}, 0};
-    if (!stream->put(task)) stream->run(task);
+    stream->put({nullptr,
+                 [](void* argument) {
+                   std::unique_ptr<Wait> wait(static_cast<Wait*>(argument));
+                   wait->state->wait(wait->record);
+                 },
+                 new Wait{event->state, record}, 0});
   }
   emit_sync(events::Kind::EventWait, stream->device, stream->id, event, number);
   return VNPU_SUCCESS;

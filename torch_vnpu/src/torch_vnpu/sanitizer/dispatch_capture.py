@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_vnpu import _C
+from torch_vnpu.sanitizer.findings import tell_each
 from torch_vnpu.sanitizer.log import ORDER, feed
 from torch_vnpu.sanitizer.stream_check import StreamCheckMode, by_alias, copies_the_shape, makes_no_values, tensors
 
@@ -87,14 +88,7 @@ class DispatchCapture(StreamCheckMode):
 
     def tell(self) -> None:
         """Hand what was found to `report`."""
-        raised: Exception | None = None
-        for finding in self.detector.take():
-            try:
-                self.report(finding)
-            except Exception as error:
-                raised = raised or error
-        if raised is not None:
-            raise raised
+        tell_each(self.detector.take(), self.report)
 
     def describe(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """The kernel that `func` launched, or None where it touched nothing of the device."""

@@ -186,3 +186,15 @@ class Process:
     @property
     def title(self) -> str:
         return f"process {self.pid} ({shlex.join(self.argv)})"
+
+
+def tell_each(raw: Iterable[tuple[Any, ...]], report: Callable[[tuple[Any, ...]], object]) -> None:
+    """Report all of them, and raise afterwards what the first failing report raised, as one in mode `raise` does."""
+    raised: Exception | None = None
+    for one in raw:
+        try:
+            report(one)
+        except Exception as error:
+            raised = raised or error
+    if raised is not None:
+        raise raised

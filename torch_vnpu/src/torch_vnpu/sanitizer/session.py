@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from torch_vnpu import _C
 from torch_vnpu.distributed import told
 from torch_vnpu.sanitizer import render, suppressions
-from torch_vnpu.sanitizer.findings import Finding
+from torch_vnpu.sanitizer.findings import Finding, tell_each
 from torch_vnpu.sanitizer.suppressions import Rule
 
 Mode = Literal["raise", "warn", "collect"]
@@ -87,14 +87,7 @@ class Sanitizer:
     def finish(self) -> None:
         """The program ends: what was freed, and is ordered with its memory's stream by nothing, is judged now."""
         self._detector.finish()
-        raised = None
-        for raw in self._detector.take():  # all of them, in mode `raise` too
-            try:
-                self._report(raw)
-            except SanitizerError as error:
-                raised = raised or error
-        if raised is not None:
-            raise raised
+        tell_each(self._detector.take(), self._report)
 
     @property
     def active(self) -> bool:

@@ -263,7 +263,7 @@ def trace(tmp_path: Path) -> Path:
 def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], trace: Path) -> None:
     with open("/dev/full", "w") as full:
         done = vnpu(*arguments, *([trace] if arguments[-1] == "check" else []), out=full)
-    assert (done.returncode, done.stderr) == (2, "Error: the output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (2, "Error: Cannot write the output: No space left on device.\n")
 
 
 def test_a_log_without_findings_into_a_full_disk(with_vnpu: Any, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_log_without_findings_into_a_full_disk(with_vnpu: Any, tmp_path: Path)
     log.write_text('{"format": "torch_vnpu.sanitizer.log", "version": 2}\n{"events": 0}\n')
     full = "import os, sys; sys.stdout.flush(); os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
     done = with_vnpu(full + RUN.format(["sanitize", "--replay", str(log)]))
-    assert (done.code, done.err) == (2, "Error: the output: No space left on device\n")
+    assert (done.code, done.err) == (2, "Error: Cannot write the output: No space left on device.\n")
 
 
 def test_a_pipe_whose_reader_has_gone_is_silent(trace: Path) -> None:

@@ -6,17 +6,18 @@ its handling of exceptions nor of interrupts.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 import click
 
 from torch_vnpu.cli.info import info
-from torch_vnpu.cli.output import checked_output
 from torch_vnpu.cli.program import Checked, Program
 from torch_vnpu.cli.run import run
 from torch_vnpu.cli.sanitize import sanitize
 from torch_vnpu.cli.trace import trace
+from unpatch.cli.output import checked_output
 from unpatch.errors import UnpatchError
 
 
@@ -49,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UnpatchError as error:
         click.echo(f"Error: {error.message}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:  # of a file
+        where = "" if error.filename is None else f"'{os.fsdecode(error.filename)}': "
+        click.echo(f"Error: {where}{error.strerror or error}", err=True)
+        sys.exit(2)
     except click.Abort:
         sys.exit(130)
     sys.exit(done.start() if isinstance(done, Program | Checked) else done)

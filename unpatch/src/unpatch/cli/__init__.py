@@ -5,16 +5,13 @@ Nothing heavy is imported here, so that `--help` answers at once; each command i
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import importlib
-import os
-import sys
 from typing import Any
 
 import click
 
 from unpatch import __version__
+from unpatch.cli.output import checked_output
 from unpatch.errors import UnpatchError
 
 #: Command -> where it lives, and its line in `unpatch --help`, which therefore imports no command.
@@ -48,25 +45,9 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """As click has it, and what cannot be written to standard output is said in one sentence; exit code 2.
-
-        A pipe whose reader has gone is no error worth a word: click ends silently then, with exit code 1.
-        """
-        try:
-            try:
-                return super().main(*args, **extra)
-            finally:
-                with contextlib.suppress(ValueError, AttributeError):  # it is closed, or none
-                    sys.stdout.flush()  # else the interpreter tries it after the last moment at which we can speak
-        except OSError as error:
-            if error.errno not in _UNWRITABLE or error.filename is not None:
-                raise
-            _forget_output()
-            if error.errno == errno.EPIPE:
-                sys.exit(1)
-            with contextlib.suppress(OSError):
-                click.echo(f"Error: Cannot write the output: {error.strerror}.", err=True)
-            sys.exit(2)
+        """As click has it, and what cannot be written to standard output is said in one sentence."""
+        with checked_output():
+            return super().main(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -83,14 +64,6 @@ class LazyGroup(click.Group):
 
 #: Exit code, as shells have it for a program that SIGINT ended.
 INTERRUPTED = 130
-#: What writing to a stream fails with; of files, write_whole says it.
-_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
-
-
-def _forget_output() -> None:
-    """Let standard output lead nowhere: the interpreter flushes it at its end, and would fail again."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -183,8 +183,8 @@ def _show_differences(found: tuple[Difference, ...], as_json: bool) -> None:
         return
     for one in found:
         what = f" ({', '.join(one.what)})" if one.what else ""
-        output.say(visible(f"{one.change}{what}: {one.id}"))
-    output.say(f"{len(found)} differences." if len(found) != 1 else "1 difference.")
+        click.echo(visible(f"{one.change}{what}: {one.id}"))
+    click.echo(f"{len(found)} differences." if len(found) != 1 else "1 difference.")
 
 
 @contextmanager

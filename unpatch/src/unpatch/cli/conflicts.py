@@ -40,12 +40,12 @@ def conflicts(first: str, second: str, timeout: float, as_json: bool) -> None:
         output.echo_json({"conflicts": rows, "errors": errors})
     else:
         for one in found:
-            output.say(visible(f"{one.target}: written by {' and by '.join(one.writers)}"))
+            click.echo(visible(f"{one.target}: written by {' and by '.join(one.writers)}"))
             if one.depends_on_order:
-                output.say(visible(f"  {first} first: {one.first}; {second} first: {one.second}"))
+                click.echo(visible(f"  {first} first: {one.first}; {second} first: {one.second}"))
             else:
-                output.say(visible(f"  in either order: {one.first}"))
-        output.say(
+                click.echo(visible(f"  in either order: {one.first}"))
+        click.echo(
             f"{first} and {second}: {len(found)} common targets, {sum(one.depends_on_order for one in found)} of them "
             "depend on the order."
         )

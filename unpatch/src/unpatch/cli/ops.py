@@ -93,7 +93,7 @@ def ops(
     if as_json:
         output.echo_json(listing)
     else:
-        output.say("\n".join(show.lines(listing)))
+        click.echo("\n".join(show.lines(listing)))
 
 
 def _listing(
@@ -231,5 +231,5 @@ def _compare(context: click.Context, files: tuple[Path, Path], as_json: bool) ->
     if as_json:
         output.echo_json(rows)
     else:
-        output.say("\n".join(show.diff_lines(first, second, rows)))
+        click.echo("\n".join(show.diff_lines(first, second, rows)))
     context.exit(any(row.what != "=" for row in rows))

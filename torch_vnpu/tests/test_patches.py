@@ -140,3 +140,27 @@ def test_a_storage_elsewhere_is_sent_as_torch_sends_it():
     storage = torch.ones(2).untyped_storage()
     rebuild, _ = reduce_untyped_storage(storage)
     assert rebuild.__module__ == "torch.multiprocessing.reductions"
+
+
+def test_a_component_may_patch_in_any_group(with_vnpu):
+    run = with_vnpu(
+        """
+        import json, sys, types
+        from torch_vnpu._init.patches import apply_patches, manager, register_patch_module
+        def component(name, group, target):
+            module = types.ModuleType(name)
+            sys.modules[name] = module
+            @manager.patch(target, id=name, group=group, reason="A test.")
+            def replacement(*arguments, **options):
+                return name
+        before = len(manager.applied)
+        component("in_a_group_of_its_own", "of its own", "json.dumps")
+        component("in_dynamos", "dynamo", "json.loads")
+        register_patch_module("in_dynamos")
+        apply_patches()
+        print(json.dumps(1), json.loads("1"), [patch.id for patch in manager.applied[before:]])
+        apply_patches()
+        assert len(manager.applied) == before + 2
+        """
+    ).passed()
+    assert run.lines == ["in_a_group_of_its_own in_dynamos ['in_dynamos', 'in_a_group_of_its_own']"]

@@ -30,7 +30,7 @@ def backends_are_looked_up() -> bool:
 @patch(
     "torch._inductor.scheduler.BaseSchedulerNode.is_cpu",
     id="inductor-cpu-loops",
-    group="dynamo",
+    group="inductor",
     title="Inductor orders the loops of npu kernels as those of CPU",
     reason=(
         "The scheduler asks a node's device, by the name 'cpu', whether the C++ backend makes its kernel, and reorders the "
@@ -49,7 +49,7 @@ def is_cpu(self: Any) -> bool:
 
 _backend = manager.declare(
     id="inductor-cpu-backend",
-    group="dynamo",
+    group="inductor",
     title="Inductor knows that the kernels of npu are made by its C++ backend",
     reason=(
         "The dtypes of a kernel's intermediate values are tracked by rules of the backend, and which one that is follows from "
